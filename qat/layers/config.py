@@ -1,0 +1,89 @@
+"""What to quantize, and how: the configuration, which is also the YAML block."""
+
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from qat.gradients import ROUNDINGS, Rounding, RoundingName
+from qat.names import match_names, unknown_name
+from qat.quantizers.grid import WIDTHS, check_bits
+
+FLOAT = 32
+OVERRIDABLE = ("weight_bits", "activation_bits", "rounding", "per_channel")
+
+
+@dataclass(frozen=True)
+class Quantization:
+    """Bit-widths and gradients of a quantized model.
+
+    Args:
+        weight_bits: of weights; 1 to 8, 16, or 32 for float.
+        activation_bits: of the inputs of convolution and linear layers; the same widths.
+        first_last_bits: of the first and last layer's weights.
+        input_bits: of the network's input.
+        rounding: `zero` (the true gradient), `ste` (straight-through), or a function of your own.
+        per_channel: one scale for each output channel of a weight, instead of one for the whole weight.
+        input_signed: whether the network's input may be negative; images in [0, 1] are not.
+        layers: overrides by layer, `{glob over module names: {argument: value}}`, for `weight_bits`,
+            `activation_bits`, `rounding` and `per_channel`; the first glob that matches a layer wins.
+
+    Raises:
+        TypeError: bits that are not an integer, a flag that is not true or false.
+        ValueError: bits out of range, an unknown rounding, an unknown key under `layers`.
+    """
+
+    weight_bits: int = 4
+    activation_bits: int = 4
+    first_last_bits: int = 8
+    input_bits: int = 8
+    rounding: RoundingName | Rounding = "ste"
+    per_channel: bool = True
+    input_signed: bool = False
+    layers: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("weight_bits", "activation_bits", "first_last_bits", "input_bits"):
+            check_bits(name, getattr(self, name), (*WIDTHS, FLOAT))
+        for name in ("per_channel", "input_signed"):
+            if not isinstance(getattr(self, name), bool):
+                raise TypeError(f"{name} must be true or false; got {getattr(self, name)!r}")
+        if not callable(self.rounding) and self.rounding not in ROUNDINGS:
+            raise unknown_name("rounding", self.rounding, ROUNDINGS)
+        for pattern, override in self.layers.items():
+            self._override(pattern, override)
+
+    @property
+    def rounding_function(self) -> Rounding:
+        """The rounding itself, also where it was given by name."""
+        return self.rounding if callable(self.rounding) else ROUNDINGS[self.rounding]
+
+    def resolve(self, names: list[str]) -> dict[str, "Quantization"]:
+        """The configuration of each named module that `layers` gives one of its own.
+
+        In it `first_last_bits` and `input_bits` follow an overridden `weight_bits` and `activation_bits`.
+
+        Raises:
+            ValueError: a pattern matches none of the names.
+        """
+        resolved: dict[str, Quantization] = {}
+        for pattern, override in self.layers.items():
+            for name in match_names(pattern, names, "layers pattern"):
+                resolved.setdefault(name, self._override(pattern, override))
+        return resolved
+
+    def _override(self, pattern: str, override: Any) -> "Quantization":
+        if not isinstance(override, dict):
+            raise TypeError(
+                f"layers[{pattern!r}] must be a mapping like {{weight_bits: 8}}; got {override!r}"
+            )
+        for key in override:
+            if key not in OVERRIDABLE:
+                raise unknown_name(f"key in layers[{pattern!r}]", key, OVERRIDABLE)
+        implied = {"weight_bits": "first_last_bits", "activation_bits": "input_bits"}
+        wider = {implied[key]: bits for key, bits in override.items() if key in implied}
+        try:
+            return replace(self, layers={}, **override, **wider)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"layers[{pattern!r}]: {error}") from None
+
+
+assert set(OVERRIDABLE) <= {f.name for f in fields(Quantization)}

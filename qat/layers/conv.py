@@ -1,0 +1,27 @@
+"""Convolutions whose operands are quantized."""
+
+from typing import Any
+
+from torch import Tensor, nn
+
+
+class QuantConv2d(nn.Conv2d):
+    """`nn.Conv2d` on a quantized input and weight; the bias stays float.
+
+    Args:
+        weight_quantizer: a `Quantizer`, or `nn.Identity()`.
+        input_quantizer: the same; `nn.Identity()` where the input comes from a quantized activation.
+        The other arguments are those of `nn.Conv2d`. With two identities the layer equals it bit for bit.
+
+    Shape: `(N, C_in, H, W)` -> `(N, C_out, H_out, W_out)`, weight `(O, I, kH, kW)`.
+    """
+
+    def __init__(
+        self, *args: Any, weight_quantizer: nn.Module, input_quantizer: nn.Module, **kwargs: Any
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self.weight_quantizer = weight_quantizer
+        self.input_quantizer = input_quantizer
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self._conv_forward(self.input_quantizer(input), self.weight_quantizer(self.weight), self.bias)

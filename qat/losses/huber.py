@@ -1,0 +1,82 @@
+"""The Huber loss as an autograd Function (Huber 1964, "Robust estimation of a location parameter")."""
+
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from qat.names import unknown_name
+
+Reduction = Literal["mean", "sum", "none"]
+
+
+class _Huber(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, input: Tensor, target: Tensor, delta: float) -> Tensor:
+        ctx.delta = delta
+        # Both inputs, not their difference: the second derivative must find its way back to them.
+        ctx.save_for_backward(input, target)
+        size = (input - target).abs_()
+        return torch.where(size < delta, 0.5 * size * size, delta * (size - 0.5 * delta))
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        input, target = ctx.saved_tensors
+        error = input - target
+        slope = torch.where(error.abs() < ctx.delta, error, ctx.delta * error.sign())
+        grad = g * slope
+        needs_input, needs_target, _ = ctx.needs_input_grad
+        return grad if needs_input else None, -grad if needs_target else None, None
+
+
+def huber_loss(input: Tensor, target: Tensor, delta: float = 1.0, reduction: Reduction = "mean") -> Tensor:
+    """Quadratic near zero, linear beyond `delta`.
+
+    Forward, with e = input - target: `0.5 e^2` where `|e| < delta`, else `delta (|e| - 0.5 delta)`.
+    Gradient of input: `g e` where `|e| < delta`, else `g delta sign(e)`; of target: its negative.
+    Second derivative: `1` where `|e| < delta`, else `0`.
+
+    Args:
+        input: any shape, floating point.
+        target: the same shape; one-hot rows for classification.
+        delta: where the quadratic part ends, > 0.
+        reduction: `mean` over all elements, `sum`, or `none` (the shape of input).
+
+    Raises:
+        ValueError: the shapes differ, delta is not > 0, or the reduction is unknown.
+    """
+    if input.shape != target.shape:
+        raise ValueError(
+            f"huber_loss needs input and target of one shape, got {tuple(input.shape)} and "
+            f"{tuple(target.shape)}; reshape one of them (class indices: one-hot first)"
+        )
+    if not delta > 0:
+        raise ValueError(f"delta must be > 0, got {delta!r}; 1.0 is usual")
+    if reduction not in get_args(Reduction):
+        raise unknown_name("reduction", reduction, get_args(Reduction))
+    loss: Tensor = _Huber.apply(input, target, delta)
+    if reduction == "none":
+        return loss
+    return loss.mean() if reduction == "mean" else loss.sum()
+
+
+class HuberLoss(nn.Module):
+    """`huber_loss` as a module, with the same `delta` and `reduction`.
+
+    Raises:
+        ValueError: delta is not > 0, or the reduction is unknown.
+    """
+
+    def __init__(self, delta: float = 1.0, reduction: Reduction = "mean") -> None:
+        super().__init__()
+        empty = torch.zeros(1)
+        huber_loss(empty, empty, delta, reduction)  # refuses bad arguments now, not at the first batch
+        self.delta = delta
+        self.reduction = reduction
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        """Shape: two tensors of one shape -> `()`, or that shape for `none`."""
+        return huber_loss(input, target, self.delta, self.reduction)
+
+    def extra_repr(self) -> str:
+        return f"delta={self.delta}, reduction={self.reduction!r}"

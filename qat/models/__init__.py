@@ -1,0 +1,18 @@
+"""Small plain float CNNs. They know nothing of quantization.
+
+Each takes the shape of one image and the number of classes, returns logits `(N, classes)`, and keeps its
+repeated part in `blocks`, so that the pattern `blocks.*` names what can be checkpointed.
+"""
+
+from typing import Literal
+
+from torch import nn
+
+from qat.models.lenet import LeNet
+from qat.models.resnet import ResNet8
+from qat.models.small_cnn import SmallCNN
+
+ModelName = Literal["lenet", "small_cnn", "resnet8"]
+MODELS: dict[str, type[nn.Module]] = {"lenet": LeNet, "small_cnn": SmallCNN, "resnet8": ResNet8}
+
+__all__ = ["MODELS", "LeNet", "ModelName", "ResNet8", "SmallCNN"]

@@ -1,0 +1,52 @@
+"""ResNet-8 of MLPerf Tiny (Banbury et al. 2021, image classification)."""
+
+from torch import Tensor, nn
+
+
+class ResidualBlock(nn.Module):
+    """Two 3x3 convolutions with BatchNorm beside a shortcut, ReLU after the sum.
+
+    The shortcut is the identity, or a 1x1 convolution where the stride is not 1.
+
+    Shape: `(N, C_in, H, W)` -> `(N, C_out, H / stride, W / stride)`.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(in_channels, out_channels, 3, stride, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(out_channels)
+        self.act1 = nn.ReLU()
+        self.conv2 = nn.Conv2d(out_channels, out_channels, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(out_channels)
+        self.shortcut = nn.Identity() if stride == 1 else nn.Conv2d(in_channels, out_channels, 1, stride)
+        self.act2 = nn.ReLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.act1(self.bn1(self.conv1(x)))
+        return self.act2(self.bn2(self.conv2(y)) + self.shortcut(x))
+
+
+class ResNet8(nn.Module):
+    """A stem and three residual blocks of 16, 32 and 64 channels; 77,946 parameters at 3x32x32.
+
+    Args:
+        input_shape: `(C, H, W)` of one image.
+        classes: number of logits.
+
+    Shape: `(N, C, H, W)` -> `(N, classes)`.
+    """
+
+    def __init__(self, input_shape: tuple[int, int, int] = (3, 32, 32), classes: int = 10) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(
+            nn.Conv2d(input_shape[0], 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU()
+        )
+        self.blocks = nn.Sequential(
+            ResidualBlock(16, 16, 1), ResidualBlock(16, 32, 2), ResidualBlock(32, 64, 2)
+        )
+        self.pool = nn.AdaptiveAvgPool2d(1)
+        self.flatten = nn.Flatten()
+        self.fc = nn.Linear(64, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc(self.flatten(self.pool(self.blocks(self.stem(x)))))

@@ -1,0 +1,31 @@
+"""Names given by the user: glob patterns over module names, and the error that lists the nearest names."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+
+
+def match_names(pattern: str, names: Iterable[str], what: str) -> list[str]:
+    """Names that match a glob; `*` matches any characters, dots too (`blocks.*.conv`, `*bn1`).
+
+    Raises:
+        ValueError: no name matches; the message calls the pattern by `what` and lists the nearest names.
+    """
+    names = list(names)
+    found = [name for name in names if fnmatchcase(name, pattern)]
+    if not found:
+        raise ValueError(f"{what} {pattern!r} matches nothing; {_nearest(pattern, names)}")
+    return found
+
+
+def unknown_name(what: str, name: object, known: Iterable[str]) -> ValueError:
+    """The error for a name that is not among the `known` ones; it lists the nearest of them."""
+    return ValueError(f"unknown {what} {name!r}; {_nearest(str(name), list(known))}")
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    close = get_close_matches(name, known, n=3, cutoff=0.5)
+    if close:
+        return f"nearest: {', '.join(close)}"
+    shown = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
+    return f"choose from: {shown}"

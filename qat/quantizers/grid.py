@@ -1,0 +1,76 @@
+"""The integers that a quantizer may use."""
+
+from dataclasses import dataclass
+
+WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 16)
+
+
+def check_bits(argument: str, bits: object, widths: tuple[int, ...] = WIDTHS) -> None:
+    """Refuse what is not one of the `widths`.
+
+    Raises:
+        TypeError: `bits` is not an int.
+        ValueError: `bits` is not one of the widths.
+    """
+    allowed = f"one of {', '.join(map(str, widths))}"
+    if not isinstance(bits, int) or isinstance(bits, bool):
+        raise TypeError(f"{argument} must be an integer, {allowed}; got {bits!r}")
+    if bits not in widths:
+        raise ValueError(f"{argument} must be {allowed}; got {bits}")
+
+
+@dataclass(frozen=True)
+class IntGrid:
+    """The codes `low, low + step, ..., high`.
+
+    A signed grid is narrow unless told otherwise (4 bits: -7..7, full: -8..7), an unsigned one is full
+    (4 bits: 0..15). One bit: {-1, +1} signed, {0, 1} unsigned.
+
+    Args:
+        bits: 1 to 8, or 16.
+        signed: whether codes may be negative.
+        narrow: leave out the lowest code of a signed grid, so that it is symmetric; None means `signed`.
+
+    Raises:
+        TypeError: `bits` is not an int.
+        ValueError: `bits` is not 1 to 8 or 16, or `narrow` does not fit the grid.
+    """
+
+    bits: int
+    signed: bool = True
+    narrow: bool | None = None
+
+    def __post_init__(self) -> None:
+        check_bits("bits", self.bits)
+        if self.narrow and not self.signed:
+            raise ValueError("narrow must be False or None on an unsigned grid, got True; set signed=True")
+        if self.narrow is False and self.signed and self.bits == 1:
+            raise ValueError(
+                "narrow must be True or None at 1 signed bit, got False; the codes are -1 and +1"
+            )
+
+    @property
+    def low(self) -> int:
+        """The smallest code."""
+        if not self.signed:
+            return 0
+        if self.bits == 1:
+            return -1
+        return -(2 ** (self.bits - 1)) + (self.narrow is not False)
+
+    @property
+    def high(self) -> int:
+        """The largest code."""
+        if not self.signed:
+            return 2**self.bits - 1
+        return max(2 ** (self.bits - 1) - 1, 1)
+
+    @property
+    def step(self) -> int:
+        """The distance between neighbouring codes: 2 on the grid {-1, +1}, else 1."""
+        return 2 if self.signed and self.bits == 1 else 1
+
+    @property
+    def levels(self) -> int:
+        """How many codes there are."""
+        return (self.high - self.low) // self.step + 1
