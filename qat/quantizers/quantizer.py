@@ -51,7 +51,7 @@ class Quantizer(nn.Module):
         rounding: any function of `qat.gradients`, or your own; it sees `x / scale`.
 
     Shape: any -> the same, in the dtype and memory format of x. The scale broadcasts against x.
-    Buffers: `ends`, int64 `(2,)`: low and high, compared when a state is loaded.
+    Buffers: `ends`, int64 `(3,)`: bits, low and high, compared when a state is loaded.
     """
 
     ends: Tensor
@@ -61,7 +61,7 @@ class Quantizer(nn.Module):
         self.grid = grid
         self.scale = scale
         self.rounding = rounding
-        self.register_buffer("ends", torch.tensor([grid.low, grid.high]))
+        self.register_buffer("ends", torch.tensor([grid.bits, grid.low, grid.high]))
 
     def forward(self, x: Tensor) -> Tensor:
         """Shape: any -> the same, values on the grid."""
@@ -93,7 +93,7 @@ class Quantizer(nn.Module):
         if stored is not None and stored.tolist() != self.ends.tolist():
             raise ValueError(
                 f"{prefix.rstrip('.')}: the state to load has {_describe(*stored.tolist())}, the model has "
-                f"{_describe(self.grid.low, self.grid.high)}; set the model's bits to those of the state"
+                f"{_describe(*self.ends.tolist())}; set the model's bits to those of the state"
             )
         super()._load_from_state_dict(state_dict, prefix, *args)
 
@@ -101,6 +101,5 @@ class Quantizer(nn.Module):
         return f"{self.grid}, rounding={getattr(self.rounding, '__name__', self.rounding)}"
 
 
-def _describe(low: int, high: int) -> str:
-    bits = high.bit_length() + (low < 0 and high > 1) if (low, high) != (-1, 1) else 1
-    return f"codes {low}..{high} ({bits} bits)"
+def _describe(bits: int, low: int, high: int) -> str:
+    return f"{bits} bits ({low}..{high})"

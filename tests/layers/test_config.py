@@ -1,0 +1,66 @@
+"""The configuration: what it refuses, and overrides by layer."""
+
+import pytest
+
+from qat.gradients import round_ste, round_zero
+from qat.layers import Quantization
+
+BITS = ["weight_bits", "activation_bits", "first_last_bits", "input_bits"]
+
+
+@pytest.mark.parametrize("argument", BITS)
+@pytest.mark.parametrize("bits", [0, 9, -1, 33])
+def test_bits_out_of_range(argument: str, bits: int) -> None:
+    with pytest.raises(ValueError, match=f"{argument} must be one of 1, 2, .* 16, 32; got {bits}"):
+        Quantization(**{argument: bits})
+
+
+@pytest.mark.parametrize("argument", BITS)
+@pytest.mark.parametrize("bits", [1.5, "four", True, None])
+def test_bits_that_are_no_integer(argument: str, bits: object) -> None:
+    with pytest.raises(TypeError, match=f"{argument} must be an integer, one of 1, .*; got {bits!r}"):
+        Quantization(**{argument: bits})
+
+
+@pytest.mark.parametrize("argument", ["per_channel", "input_signed"])
+def test_flags(argument: str) -> None:
+    with pytest.raises(TypeError, match=f"{argument} must be true or false; got 'yes'"):
+        Quantization(**{argument: "yes"})
+
+
+def test_rounding_by_name_or_as_a_function() -> None:
+    assert Quantization().rounding_function is round_ste
+    assert Quantization(rounding="zero").rounding_function is round_zero
+    assert Quantization(rounding=abs).rounding_function is abs
+    with pytest.raises(ValueError, match="unknown rounding 'stee'; nearest: ste"):
+        Quantization(rounding="stee")
+
+
+def test_first_match_wins_and_implies_the_ends() -> None:
+    config = Quantization(layers={"a.1": {"weight_bits": 2}, "a.*": {"weight_bits": 3, "rounding": "zero"}})
+    resolved = config.resolve(["a.0", "a.1", "b"])
+    assert resolved.keys() == {"a.0", "a.1"}
+    assert (resolved["a.1"].weight_bits, resolved["a.1"].first_last_bits) == (2, 2)
+    assert resolved["a.1"].rounding == "ste"
+    assert (resolved["a.0"].weight_bits, resolved["a.0"].rounding) == (3, "zero")
+    assert resolved["a.0"].activation_bits == 4
+
+
+@pytest.mark.parametrize(
+    ("layers", "error", "message"),
+    [
+        ({"a": {"weight_bit": 2}}, ValueError, r"unknown key in layers\['a'\] 'weight_bit'; nearest: weight"),
+        ({"a": {"weight_bits": 9}}, ValueError, r"layers\['a'\]: weight_bits must be one of .*; got 9"),
+        ({"a": {"activation_bits": 1.5}}, TypeError, r"layers\['a'\]: activation_bits must be an integer"),
+        ({"a": 4}, TypeError, r"layers\['a'\] must be a mapping like \{weight_bits: 8\}; got 4"),
+        ({"a": {"rounding": "stee"}}, ValueError, r"layers\['a'\]: unknown rounding 'stee'"),
+    ],
+)
+def test_bad_overrides(layers: dict, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        Quantization(layers=layers)
+
+
+def test_a_pattern_that_matches_no_layer() -> None:
+    with pytest.raises(ValueError, match="layers pattern 'c' matches nothing; choose from: aaa, bbb"):
+        Quantization(layers={"c": {}}).resolve(["aaa", "bbb"])

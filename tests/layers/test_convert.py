@@ -1,0 +1,295 @@
+"""The conversion: every convolution and linear layer sees both operands on a grid."""
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from qat import Quantization, quantize
+from qat.layers import QuantConv2d, QuantLinear, QuantReLU
+from qat.models import MODELS, LeNet, ResNet8, SmallCNN
+from qat.quantizers import Quantizer
+
+ALL_FLOAT = Quantization(32, 32, 32, 32)
+SHAPES = {"lenet": (1, 28, 28), "small_cnn": (1, 28, 28), "resnet8": (3, 32, 32)}
+
+
+def levels(monkeypatch: pytest.MonkeyPatch, model: nn.Module, x: Tensor) -> list[tuple[int, int]]:
+    """How many values the operands of each convolution and linear layer have, as they reach the operator."""
+    seen: list[tuple[int, int]] = []
+    for function in ("conv2d", "linear"):
+        original = getattr(F, function)
+
+        def spy(x: Tensor, w: Tensor, *rest: object, original=original) -> Tensor:
+            seen.append((len(x.unique()), max(len(channel.unique()) for channel in w)))
+            return original(x, w, *rest)
+
+        monkeypatch.setattr(F, function, spy)
+    model(x)
+    return seen
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("bits", [2, 4])
+def test_every_operand_is_on_a_grid(name: str, bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    x = torch.rand(4, *SHAPES[name])
+    model = quantize(MODELS[name](), Quantization(bits, bits), x)
+    seen = levels(monkeypatch, model, x)
+    inputs, weights = [a for a, _ in seen], [b for _, b in seen]
+    assert len(seen) == sum(isinstance(m, (nn.Conv2d, nn.Linear)) for m in model.modules())
+    assert inputs[0] <= 256
+    assert all(count <= 2**bits for count in inputs[1:])
+    assert weights[0] <= 255
+    assert weights[-1] <= 255
+    assert all(count <= 2**bits - 1 for count in weights[1:-1])
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_at_32_bits_the_model_is_float_bit_for_bit(name: str) -> None:
+    model = MODELS[name]()
+    twin = quantize(copy.deepcopy(model), ALL_FLOAT, torch.zeros(2, *SHAPES[name]))
+    x = torch.rand(4, *SHAPES[name])
+    assert torch.equal(model(x), twin(x))
+    assert model.state_dict().keys() == twin.state_dict().keys()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_names_keys_and_parameters_stay(name: str) -> None:
+    model = MODELS[name]()
+    parameters = dict(model.named_parameters())
+    keys = list(model.state_dict())
+    quantize(model, Quantization(), torch.zeros(2, *SHAPES[name]))
+    assert {n: id(p) for n, p in model.named_parameters()} == {n: id(p) for n, p in parameters.items()}
+    assert [key for key in model.state_dict() if "quantizer" not in key] == keys
+
+
+def test_one_quantizer_serves_all_readers_of_an_activation() -> None:
+    model = quantize(ResNet8(), Quantization(), torch.zeros(2, 3, 32, 32))
+    block = model.blocks[1]
+    assert isinstance(model.blocks[0].act2, QuantReLU)
+    for reader in (block.conv1, block.shortcut, block.conv2):
+        assert isinstance(reader.input_quantizer, nn.Identity)
+    # The last activation feeds the average pool alone: the linear layer quantizes what comes out of it.
+    assert type(model.blocks[2].act2) is nn.ReLU
+    assert isinstance(model.fc.input_quantizer, Quantizer)
+    assert not model.fc.input_quantizer.grid.signed
+
+
+def grid(module: nn.Module) -> tuple[int, bool]:
+    assert isinstance(module, Quantizer)
+    return module.grid.bits, module.grid.signed
+
+
+def test_bits_of_the_ends() -> None:
+    model = quantize(LeNet(), Quantization(2, 3, 8, 7), torch.zeros(2, 1, 28, 28))
+    first, second = model.blocks[0][0], model.blocks[1][0]
+    assert grid(first.weight_quantizer) == (8, True)
+    assert grid(first.input_quantizer) == (7, False)
+    assert grid(second.weight_quantizer) == (2, True)
+    assert grid(model.blocks[0][1].quantizer) == (3, False)
+    assert grid(model.head[2].weight_quantizer) == (2, True)
+    assert grid(model.head[4].weight_quantizer) == (8, True)
+
+
+def test_signed_input() -> None:
+    model = quantize(LeNet(), Quantization(input_signed=True), torch.zeros(2, 1, 28, 28))
+    assert grid(model.blocks[0][0].input_quantizer) == (8, True)
+
+
+def test_eight_bit_input_codes_are_the_pixel_bytes() -> None:
+    pixels = torch.randint(0, 256, (2, 1, 28, 28), dtype=torch.uint8)
+    pixels[0, 0, 0, 0] = 255
+    x = pixels.float() / 255
+    model = quantize(SmallCNN(), Quantization(), x)
+    assert torch.equal(model.blocks[0].conv.input_quantizer.codes(x), pixels.int())
+
+
+def test_layer_overrides_by_name() -> None:
+    config = Quantization(
+        layers={"blocks.1.*": {"weight_bits": 2, "activation_bits": 3}, "fc": {"weight_bits": 5}}
+    )
+    model = quantize(SmallCNN(), config, torch.zeros(2, 1, 28, 28))
+    assert grid(model.blocks[1].conv.weight_quantizer) == (2, True)
+    assert grid(model.blocks[1].act.quantizer) == (3, False)
+    assert grid(model.fc.weight_quantizer) == (5, True)
+    assert grid(model.blocks[2].conv.weight_quantizer) == (4, True)
+    with pytest.raises(ValueError, match=r"layers pattern 'block\.9' matches nothing; nearest: blocks"):
+        quantize(SmallCNN(), Quantization(layers={"block.9": {}}), torch.zeros(2, 1, 28, 28))
+
+
+def test_a_layer_can_stay_float() -> None:
+    config = Quantization(layers={"blocks.1.conv": {"weight_bits": 32}})
+    model = quantize(SmallCNN(), config, torch.zeros(2, 1, 28, 28))
+    assert type(model.blocks[1].conv) is nn.Conv2d
+
+
+def test_per_tensor_weights() -> None:
+    model = quantize(SmallCNN(), Quantization(per_channel=False), torch.zeros(2, 1, 28, 28))
+    assert model.blocks[1].conv.weight_quantizer.scale.value.shape == ()
+
+
+class Odd(nn.Module):
+    """Functional ReLU, a re-used module, a sum, a concatenation, a linear bottleneck, two heads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(3, 4, 3, padding=1)
+        self.relu = nn.ReLU(inplace=True)
+        self.once = nn.ReLU()
+        self.pool = nn.MaxPool2d(2)
+        self.functional = nn.Conv2d(4, 4, 3, padding=1)
+        self.reused = nn.Conv2d(4, 4, 3, padding=1)
+        self.sum = nn.Conv2d(4, 4, 1)
+        self.cat = nn.Conv2d(8, 4, 1)
+        self.bottleneck = nn.Conv2d(4, 4, 1)
+        self.pooled = nn.Conv2d(4, 4, 1)
+        self.head1 = nn.Linear(16, 2)
+        self.head2 = nn.Linear(16, 3)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        a = F.relu(self.first(x))
+        b = self.relu(self.functional(a))
+        c = self.relu(self.reused(b))
+        d = self.sum(a + c)
+        e = self.cat(torch.cat([a, c], dim=1))
+        f = self.once(self.bottleneck(d) + e)
+        g = self.pooled(self.pool(f)).flatten(1)
+        return self.head1(g[:, :16]), self.head2(F.sigmoid(g[:, :16]))
+
+
+def test_structure_decides_who_quantizes_and_the_sign() -> None:
+    x = torch.rand(2, 3, 4, 4)
+    model = quantize(Odd(), Quantization(), x)
+    assert isinstance(model, Odd)
+    assert type(model.relu) is nn.ReLU  # called twice: one scale would not do
+    assert isinstance(model.once, QuantReLU)
+    expected = {
+        "functional": (4, False),
+        "reused": (4, False),
+        "sum": (4, False),
+        "cat": (4, False),
+        "bottleneck": (4, True),
+        "head1": (4, True),
+        "head2": (4, False),
+    }
+    assert {name: grid(getattr(model, name).input_quantizer) for name in expected} == expected
+    assert isinstance(model.pooled.input_quantizer, nn.Identity)  # max-pool keeps the grid
+    assert grid(model.head1.weight_quantizer)[0] == grid(model.head2.weight_quantizer)[0] == 8
+    assert grid(model.pooled.weight_quantizer)[0] == 4
+
+
+def test_every_operand_of_the_odd_model_is_on_a_grid(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.rand(2, 3, 4, 4)
+    model = quantize(Odd(), Quantization(2, 2), x)
+    seen = levels(monkeypatch, model, x)
+    assert len(seen) == 9
+    assert all(inputs <= 4 and weights <= 3 for inputs, weights in seen[1:-2])
+
+
+def test_everything_is_as_before_but_the_scales() -> None:
+    model = SmallCNN(dropout=0.5)
+    model.eval()
+    model.blocks[0].train()
+    modes = [m.training for m in model.modules()]
+    before = copy.deepcopy(model.state_dict())
+    example = torch.rand(2, 1, 28, 28)
+    torch.manual_seed(3)
+    stream = torch.rand(3)
+    torch.manual_seed(3)
+    quantize(model, Quantization(), example)
+    assert torch.equal(torch.rand(3), stream)
+    kept = [m for n, m in model.named_modules() if "quantizer" not in n]
+    assert [m.training for m in kept] == modes
+    assert all(torch.equal(model.state_dict()[key], value) for key, value in before.items())
+    assert not model.fc.weight_quantizer.training
+    assert model.blocks[0].act.quantizer.training
+    assert all(not module._forward_hooks and not module._forward_pre_hooks for module in model.modules())
+
+
+def test_first_scales_are_those_of_a_training_pass() -> None:
+    torch.manual_seed(0)
+    x = torch.rand(8, 1, 28, 28)
+    model = SmallCNN()
+    float_activation = model.blocks[0].act(model.blocks[0].bn(model.blocks[0].conv(x)))
+    quantize(model, Quantization(), x)
+    assert model.blocks[0].act.quantizer.scale.value.item() == (float_activation.max() / 15).item()
+    assert model.blocks[0].act.quantizer.scale.batches.item() == 0
+
+
+def test_zeros_rebuild_a_trained_model() -> None:
+    torch.manual_seed(0)
+    x = torch.rand(8, 1, 28, 28)
+    trained = quantize(SmallCNN(), Quantization(), x)
+    trained(x).sum().backward()
+    fresh = quantize(SmallCNN(), Quantization(), torch.zeros(2, 1, 28, 28))
+    fresh.load_state_dict(trained.state_dict(), strict=True)
+    assert torch.equal(fresh.eval()(x), trained.eval()(x))
+
+
+def test_hooks_and_tied_weights_survive() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4))
+    model[2].weight = model[0].weight
+    calls: list[int] = []
+    model[0].register_forward_hook(lambda *_: calls.append(1))
+    quantize(model, Quantization(), torch.rand(2, 4))
+    calls.clear()
+    model(torch.rand(2, 4))
+    assert isinstance(model[0], QuantLinear)
+    assert model[0].weight is model[2].weight
+    assert calls == [1]
+
+
+def test_a_single_layer_is_a_model() -> None:
+    layer = quantize(nn.Conv2d(3, 4, 3), Quantization(), torch.rand(2, 3, 8, 8))
+    assert isinstance(layer, QuantConv2d)
+
+
+def test_several_arguments() -> None:
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(4, 2)
+
+        def forward(self, a: Tensor, b: Tensor) -> Tensor:
+            return self.fc(a + b)
+
+    model = quantize(Two(), Quantization(), (torch.rand(2, 4), torch.rand(2, 4)))
+    assert grid(model.fc.input_quantizer) == (4, True)
+
+
+@pytest.mark.parametrize(
+    ("model", "example", "message"),
+    [
+        (nn.Sequential(nn.ReLU()), torch.rand(2, 4), "ran no nn.Conv2d or nn.Linear"),
+        (nn.Linear(4, 2), torch.rand(1, 4), "example must be a batch of at least 2 samples"),
+        (nn.Linear(4, 2), (), "example must be a batch of at least 2 samples"),
+    ],
+)
+def test_refused(model: nn.Module, example: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        quantize(model, Quantization(), example)  # type: ignore[arg-type]
+
+
+def test_twice_is_refused() -> None:
+    model = quantize(SmallCNN(), Quantization(), torch.zeros(2, 1, 28, 28))
+    with pytest.raises(ValueError, match="quantized already"):
+        quantize(model, Quantization(), torch.zeros(2, 1, 28, 28))
+
+
+def test_a_failing_example_leaves_the_model_as_it_was() -> None:
+    model = SmallCNN().eval()
+    with pytest.raises(RuntimeError):
+        quantize(model, Quantization(), torch.zeros(2, 3, 28, 28))
+    assert not any(module.training for module in model.modules())
+    assert all(not module._forward_hooks and not module._forward_pre_hooks for module in model.modules())
+    assert not any(isinstance(module, Quantizer) for module in model.modules())
+
+
+def test_true_gradients_reach_nothing_upstream_of_a_quantizer() -> None:
+    model = quantize(SmallCNN(), Quantization(rounding="zero"), torch.rand(2, 1, 28, 28))
+    model(torch.rand(4, 1, 28, 28)).square().sum().backward()
+    learning = {name for name, p in model.named_parameters() if p.grad is not None and p.grad.abs().max() > 0}
+    assert learning == {"fc.bias"}
