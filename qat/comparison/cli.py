@@ -1,0 +1,81 @@
+"""The command line of a comparison."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import get_args
+
+from rich.console import Console
+
+from qat.comparison.compare import compare, is_finished
+from qat.comparison.plan import Settings, plan
+from qat.comparison.report.results import load_results
+from qat.comparison.report.table import comparison_table
+from qat.comparison.report.write import write_report
+from qat.comparison.setups import SETUPS
+from qat.data import SOURCES
+from qat.layers import Quantization
+from qat.models import MODELS
+from qat.training.classifier import LossName
+from qat.training.cli import BAD_INPUT, leave
+from qat.training.messages import one_line
+from qat.training.output import check_writable
+from qat.training.parser import OneLineParser
+from qat.training.quiet import quiet
+
+
+def _parser() -> OneLineParser:
+    parser = OneLineParser(
+        description="Train one small CNN in several setups and report how they compare.", allow_abbrev=False
+    )
+    names = {"data": SOURCES, "model": MODELS, "loss": get_args(LossName)}
+    add = parser.add_argument
+    add("--data", type=str, default="mnist5k", help=f"One of {', '.join(names['data'])}.")
+    add("--data_root", type=str | None, default=None, help="Where data lies; default: QAT_DATA, else data.")
+    add("--model", type=str, default="small_cnn", help=f"One of {', '.join(names['model'])}.")
+    add("--bits", type=int, default=4, help="Of weights and activations: 1 to 8, 16, or 32 for float.")
+    add("--weight_bits", type=int | None, default=None, help="Of weights, where they differ from --bits.")
+    add("--activation_bits", type=int | None, default=None, help="Of activations, where they differ.")
+    add("--loss", type=str, default="huber", help=f"One of {', '.join(names['loss'])}.")
+    add("--epochs", type=int, default=Settings.epochs, help="At least 1.")
+    add("--batch_size", type=int, default=Settings.batch_size, help="Images a step.")
+    add("--learning_rate", type=float, default=Settings.learning_rate, help="Peak of the schedule.")
+    add("--seeds", type=int, nargs="+", default=[0, 1], help="One run of each setup for each seed.")
+    add("--setups", type=str, nargs="+", default=list(SETUPS), help=f"Any of {', '.join(SETUPS)}.")
+    add("--out", type=str, default="runs/compare", help="Folder of the runs and the report.")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command line; `argv` without the program's name, by default the process's own.
+
+    Raises:
+        SystemExit: 2 on bad input, 130 when stopped with Ctrl-C.
+    """
+    quiet()
+    try:
+        _run(argv)
+    except BAD_INPUT as error:
+        leave(f"error: {one_line(error)}", 2)
+
+
+def _run(argv: Sequence[str] | None) -> None:
+    args = _parser().parse_args(None if argv is None else list(argv))
+    out = Path(args.out)
+    check_writable(out, "out")
+    quantization = Quantization(
+        weight_bits=args.bits if args.weight_bits is None else args.weight_bits,
+        activation_bits=args.bits if args.activation_bits is None else args.activation_bits,
+    )
+    same = {name: args[name] for name in ("data", "data_root", "model", "loss", "epochs", "batch_size")}
+    settings = Settings(**same, learning_rate=args.learning_rate, quantization=quantization)
+    runs = plan(args.setups, args.seeds, out)
+    try:
+        compare(settings, runs)
+    except KeyboardInterrupt:
+        done = sum(is_finished(run, settings) for run in runs)
+        leave(
+            f"stopped; {done} of {len(runs)} runs are finished and kept: the same command goes on there", 130
+        )
+    report = write_report(out)
+    Console().print(comparison_table(load_results(out)))
+    print(f"report: {report}")

@@ -1,0 +1,133 @@
+"""Run the setups of a comparison one after another; what is finished is kept."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning import Callback, Trainer, seed_everything
+from lightning.pytorch.trainer.states import TrainerStatus
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from qat.comparison.difference import difference
+from qat.comparison.plan import Run, Settings
+from qat.comparison.setups import PAIRS, SETUPS
+from qat.data import ImageData
+from qat.memory import saved_bytes
+from qat.training.result import SCHEMA, Recorder, digests, write_json
+
+
+class _Advance(Callback):
+    """Moves the progress bar batch by batch; one epoch is one unit."""
+
+    def __init__(self, progress: Progress, task: TaskID) -> None:
+        self.progress, self.task = progress, task
+
+    def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
+        self.progress.advance(self.task, 1 / trainer.num_training_batches)
+
+
+def compare(settings: Settings, runs: Sequence[Run]) -> None:
+    """Train what is not finished yet and write each run's `result.json` as soon as it ends.
+
+    All setups of a seed start from equal weights and see equal batches in equal order.
+
+    Raises:
+        ValueError, OSError: data is missing, or a folder cannot be written.
+    """
+    for run in runs:
+        settings.classifier(SETUPS[run.setup], run.seed)  # bad options are refused before anything is written
+    data = ImageData(settings.data, settings.data_root, settings.batch_size)
+    data.prepare_data()
+    data.setup()
+    todo = [run for run in runs if not is_finished(run, settings)]
+    if todo:
+        _set_aside(todo[0].out, settings)
+    for run in todo:
+        run.folder.mkdir(parents=True, exist_ok=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeElapsedColumn(),
+        TextColumn("left:"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, refresh_per_second=4) as progress:
+        task = progress.add_task("", total=settings.epochs * len(todo))
+        for number, run in enumerate(todo, 1):
+            progress.update(task, description=f"run {number} of {len(todo)}: {run.setup}, seed {run.seed}")
+            _train(run, settings, _Advance(progress, task))
+
+
+def _set_aside(out: Path, settings: Settings) -> None:
+    """Move runs of other settings or versions to `OUT/earlier/<n>/`: not lost, and not in the same report."""
+    others = [path.parent for path in out.glob("*/result.json") if not _belongs(path, settings)]
+    if others:
+        earlier = out / "earlier"
+        folder = earlier / str(1 + max((int(p.name) for p in earlier.glob("[0-9]*")), default=0))
+        folder.mkdir(parents=True)
+        for other in others:
+            other.rename(folder / other.name)
+        print(f"{len(others)} runs of other settings or versions were moved to {folder}")
+
+
+def _belongs(path: Path, settings: Settings) -> bool:
+    setup, _, seed = path.parent.name.rpartition("-seed")
+    return (
+        setup in SETUPS and seed.isdigit() and is_finished(Run(setup, int(seed), path.parents[1]), settings)
+    )
+
+
+def is_finished(run: Run, settings: Settings) -> bool:
+    """Whether this run ended already, with the same settings, seed and versions."""
+    try:
+        result = json.loads((run.folder / "result.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    # Through JSON, so that tuples and lists compare equal.
+    identity = json.loads(json.dumps(run.identity(settings)))
+    return isinstance(result, dict) and all(result.get(key) == value for key, value in identity.items())
+
+
+def _train(run: Run, settings: Settings, advance: Callback) -> None:
+    setup = SETUPS[run.setup]
+    seed_everything(run.seed, verbose=False)
+    classifier = settings.classifier(setup, run.seed)
+    data = ImageData(settings.data, settings.data_root, settings.batch_size, seed=run.seed)
+    example = torch.zeros(settings.batch_size, *data.input_shape)
+    recorder = Recorder()
+    trainer = Trainer(
+        accelerator="cuda" if torch.cuda.is_available() else "cpu",
+        devices=1,
+        max_epochs=settings.epochs,
+        deterministic=True,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+        callbacks=[recorder, advance],
+    )
+    try:
+        trainer.fit(classifier, datamodule=data)
+    except SystemExit:  # Lightning's way to end after Ctrl-C
+        if trainer.state.status == TrainerStatus.INTERRUPTED:
+            raise KeyboardInterrupt from None
+        raise
+    test = trainer.test(classifier, datamodule=data, verbose=False)[0]
+    trainer.save_checkpoint(run.folder / "final.ckpt")
+    write_json(run.folder / "step_losses.json", recorder.step_losses)
+    result = {
+        "schema": SCHEMA,
+        **run.identity(settings),
+        **recorder.result(),
+        "test": {"accuracy": test["test_accuracy"], "loss": test["test_loss"]},
+        "saved_bytes": saved_bytes(classifier.model.cpu(), example).total,
+        "digests": digests(classifier.model),
+    }
+    twin = Run(PAIRS[run.setup], run.seed, run.out) if run.setup in PAIRS else None
+    if twin is not None and is_finished(twin, settings):
+        result["difference"] = difference(twin.folder, run.folder, set(recorder.gradient_norm))
+    write_json(run.folder / "result.json", result)

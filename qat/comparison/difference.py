@@ -1,0 +1,44 @@
+"""How far two finished runs that should agree are apart."""
+
+import json
+import math
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+
+def difference(one: Path, other: Path, parameters: set[str]) -> dict[str, float]:
+    """Largest absolute differences between two run folders; 0.0 where they agree to the last bit.
+
+    Args:
+        one, other: folders with `final.ckpt` and `step_losses.json`.
+        parameters: names of the network's parameters; the other entries of its state are buffers.
+
+    Returns:
+        `losses` over all steps, `parameters` and `buffers` of the trained network; NaN where a value is NaN,
+        infinity where the runs differ in length or keys.
+    """
+    losses = [
+        json.loads((folder / "step_losses.json").read_text(encoding="utf-8")) for folder in (one, other)
+    ]
+    states = [_network_state(folder / "final.ckpt") for folder in (one, other)]
+    largest = {"losses": _largest(*(torch.tensor(steps, dtype=torch.float64) for steps in losses))}
+    keys = states[0].keys() | states[1].keys()
+    for part, chosen in (("parameters", keys & parameters), ("buffers", keys - parameters)):
+        each = [0.0] + [_largest(states[0].get(key), states[1].get(key)) for key in chosen]
+        largest[part] = torch.tensor(each, dtype=torch.float64).max().item()  # unlike max(), it keeps a NaN
+    return largest
+
+
+def _network_state(path: Path) -> dict[str, Tensor]:
+    state = torch.load(path, map_location="cpu", weights_only=True)["state_dict"]
+    return {key.removeprefix("model."): value for key, value in state.items()}
+
+
+def _largest(a: Tensor | None, b: Tensor | None) -> float:
+    if a is None or b is None or a.shape != b.shape:
+        return math.inf
+    if torch.equal(a, b):  # equal infinities too, whose difference would be NaN
+        return 0.0
+    return (a.double() - b.double()).abs().max().item()

@@ -1,0 +1,161 @@
+"""The report as a list of blocks, which the two pages write each in their own language."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from matplotlib.figure import Figure
+
+from qat.comparison.report.curves_figure import curves_alt, curves_figure
+from qat.comparison.report.layers_figure import layers_alt, layers_figure
+from qat.comparison.report.pair import checkpointed_pair, difference_text, pair_reading
+from qat.comparison.report.parameters import gradient, layers_reading, moved, parameter_names
+from qat.comparison.report.reading import curves_reading, headline, table_reading
+from qat.comparison.report.results import Result, by_setup
+from qat.comparison.report.settings import ABSENT, same_and_different, settings_reading
+from qat.comparison.report.spread import short
+from qat.comparison.report.table import summary
+
+_FOLD = 24  # a longer table begins folded
+
+
+@dataclass(frozen=True)
+class Heading:
+    """The title of a section."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Text:
+    """A paragraph; `kind` is `headline`, `note`, `reading` or `alarm`. Names in backticks are code."""
+
+    text: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure: `draw(results, narrow=...)`."""
+
+    name: str
+    alt: str
+    draw: Callable[[list[Result], bool], Figure]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A table; the first column is text, the others are numbers unless `text` says so."""
+
+    caption: str
+    header: list[str]
+    rows: list[list[str]]
+    text: bool = False
+
+    @property
+    def folded(self) -> bool:
+        """Whether it begins folded: a long one would push everything below out of sight."""
+        return len(self.rows) > _FOLD
+
+
+Block = Heading | Text | Drawing | Rows
+
+
+def title(results: list[Result]) -> str:
+    """The report's title: the network and the data, where the settings name them."""
+    settings = results[0]["settings"]
+    names = [str(settings[key]) for key in ("model", "data") if isinstance(settings.get(key), str)]
+    return "Gradients compared" + (": " + " on ".join(names) if names else "")
+
+
+def content(results: list[Result]) -> list[Block]:
+    """All of the report below its title."""
+    return [
+        Text(headline(results), "headline"),
+        Heading("Training"),
+        Drawing("curves", curves_alt(results), curves_figure),
+        Text(curves_reading(results), "reading"),
+        Heading("Result and cost"),
+        Rows(
+            "Mean of the seeds ± the largest distance of a seed from it. Epochs count from 1 and validation "
+            "accuracy decides them; seconds are the median epoch; saved MB (10⁶ bytes) are what autograd "
+            "keeps for the backward of one batch.",
+            *summary(results),
+        ),
+        Text(table_reading(results), "reading"),
+        Heading("What learns"),
+        Text(
+            "A rounding whose gradient is zero stops all that flows back through it: what lies before it "
+            "cannot learn. Exact zeros stand in the shaded column marked 0.",
+            "note",
+        ),
+        Drawing("layers", layers_alt(results), layers_figure),
+        Text(layers_reading(results), "reading"),
+        _layers_table(results),
+        *_pair_blocks(results),
+        Heading("Settings, seeds and versions"),
+        *_settings_tables(results),
+        Text(settings_reading(results), "reading"),
+    ]
+
+
+def _layers_table(results: list[Result]) -> Rows:
+    setups = by_setup(results)
+    header = ["parameter"]
+    for name in setups:
+        header += [f"`{name}` gradient", f"`{name}` moved"]
+    rows = []
+    for name in parameter_names(results):
+        row = [f"`{name}`"]
+        for runs in setups.values():
+            norms, distance = gradient(runs, name), moved(runs, name)
+            row.append(ABSENT if norms is None else _arrow(short(norms[0].mean), short(norms[1].mean)))
+            row.append(ABSENT if distance is None else short(distance.mean))
+        rows.append(row)
+    caption = (
+        "L2 norms, means of the seeds: the gradient in the first → the last epoch, and the distance moved."
+    )
+    return Rows(caption, header, rows)
+
+
+def _arrow(first: str, last: str) -> str:
+    return first if first == last == "0" else f"{first} → {last}"
+
+
+def _pair_blocks(results: list[Result]) -> list[Block]:
+    pair = checkpointed_pair(results)
+    if pair is None:
+        return []
+    rows = [
+        ["largest difference in losses", difference_text(pair.losses)],
+        ["largest difference in weights", difference_text(pair.parameters)],
+        ["largest difference in buffers", difference_text(pair.buffers)],
+        ["entries of the final states with other digests", f"{pair.unequal} of {pair.tensors}"],
+        ["saved bytes, checkpointed / plain", short(pair.bytes_ratio)],
+        ["seconds per epoch, checkpointed / plain", short(pair.time_ratio)],
+    ]
+    return [
+        Heading("Checkpointed against plain"),
+        Rows(
+            "The same training twice, the blocks' activations kept or computed again.",
+            ["", "value"],
+            rows,
+            text=True,
+        ),
+        Text(pair_reading(pair), "alarm" if pair.compared and not pair.identical else "reading"),
+    ]
+
+
+def _settings_tables(results: list[Result]) -> list[Block]:
+    setups = by_setup(results)
+    same, different = same_and_different(results, "settings")
+    versions, changed = same_and_different(results, "versions")
+    blocks: list[Block] = []
+    rows = [["seeds", *(", ".join(str(run["seed"]) for run in runs) for runs in setups.values())]]
+    rows += [[f"`{name}`", *values.values()] for name, values in {**different, **changed}.items()]
+    blocks.append(
+        Rows("What each setup has for itself.", ["", *(f"`{name}`" for name in setups)], rows, text=True)
+    )
+    shared = [[f"`{name}`", value] for name, value in {**same, **versions}.items()]
+    if shared:
+        blocks.append(Rows("What all runs share.", ["", "value"], shared, text=True))
+    return blocks

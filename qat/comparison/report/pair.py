@@ -1,0 +1,107 @@
+"""Checkpointed against plain training: the same run twice, one of them with less memory."""
+
+import math
+from dataclasses import dataclass
+
+from qat.comparison.report.measures import ratio, saved_bytes, seconds_per_epoch
+from qat.comparison.report.results import Result
+from qat.comparison.report.spread import numbered, short
+
+CHECKPOINTED, PLAIN = "checkpointed", "ste"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The runs of the two setups with the same seeds.
+
+    The three differences are the largest absolute ones over the seeds, NaN where a run holds NaN and None
+    where no run recorded any. `unequal` of `tensors` entries of the final states have other digests. The
+    ratios are checkpointed over plain.
+    """
+
+    seeds: list[int]
+    losses: float | None
+    parameters: float | None
+    buffers: float | None
+    unequal: int
+    tensors: int
+    bytes_ratio: float
+    time_ratio: float
+
+    @property
+    def compared(self) -> bool:
+        """Whether some difference or digest was recorded."""
+        return self.tensors > 0 or any(value is not None for value in self._differences)
+
+    @property
+    def identical(self) -> bool:
+        """Whether nothing that was recorded differs, and something was recorded."""
+        return self.compared and self.unequal == 0 and all(not value for value in self._differences)
+
+    @property
+    def _differences(self) -> tuple[float | None, float | None, float | None]:
+        return self.losses, self.parameters, self.buffers
+
+
+def checkpointed_pair(results: list[Result]) -> Pair | None:
+    """The comparison of `checkpointed` with `ste`; None where no seed was trained in both."""
+    runs = {(run["setup"], run["seed"]): run for run in results}
+    both = [
+        (runs[CHECKPOINTED, seed], runs[PLAIN, seed])
+        for setup, seed in runs
+        if setup == PLAIN and (CHECKPOINTED, seed) in runs
+    ]
+    if not both:
+        return None
+    # Either of the two may hold it: the one that ended second.
+    recorded = [run["difference"] for pair in both for run in pair if run.get("difference") is not None]
+    digests = [
+        checkpointed["digests"].get(key) == plain["digests"].get(key)
+        for checkpointed, plain in both
+        for key in {**checkpointed["digests"], **plain["digests"]}
+    ]
+    first, second = [pair[0] for pair in both], [pair[1] for pair in both]
+    return Pair(
+        [plain["seed"] for plain in second],
+        _largest([difference["losses"] for difference in recorded]),
+        _largest([difference["parameters"] for difference in recorded]),
+        _largest([difference["buffers"] for difference in recorded]),
+        digests.count(False),
+        len(digests),
+        ratio(saved_bytes(first), saved_bytes(second)),
+        ratio(seconds_per_epoch(first), seconds_per_epoch(second)),
+    )
+
+
+def pair_reading(pair: Pair) -> str:
+    """Whether the two runs are the same, and what checkpointing cost and saved."""
+    both, seeds = f"`{CHECKPOINTED}` and `{PLAIN}`", numbered("seed", pair.seeds)
+    if not pair.compared:
+        text = f"Whether {both} are equal was not recorded ({seeds})"
+    elif pair.identical and pair.losses is None:
+        text = f"{both} end in the same state to the last bit ({seeds})"
+    elif pair.identical:
+        text = f"{both} are the same training to the last bit ({seeds})"
+    else:
+        differences = {"losses": pair.losses, "weights": pair.parameters, "buffers": pair.buffers}
+        where = [name for name, value in differences.items() if value is not None and value != 0]
+        if pair.unequal:
+            where.append(f"{pair.unequal} of {pair.tensors} digests of the final states")
+        text = f"NOT EQUAL: {both} differ in {', '.join(where)} ({seeds})"
+    costs = {
+        "kept {:.2f} times the bytes": pair.bytes_ratio,
+        "took {:.2f} times the seconds": pair.time_ratio,
+    }
+    parts = [words.format(value) for words, value in costs.items() if not math.isnan(value)]
+    return text + (f"; checkpointing {' and '.join(parts)}" if parts else "") + "."
+
+
+def difference_text(value: float | None) -> str:
+    """One of the pair's differences as a cell of the table."""
+    return "not recorded" if value is None else short(value)
+
+
+def _largest(values: list[float]) -> float | None:
+    if not values:
+        return None
+    return math.nan if any(math.isnan(value) for value in values) else max(abs(value) for value in values)

@@ -1,0 +1,109 @@
+"""The results of finished runs, read back from their files."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+Result = dict[str, Any]  # one result.json
+Runs = list[Result]  # the runs of one setup, one for each seed
+
+SCHEMA = 1
+SETUP_ORDER = ("zero", "ste", "float", "checkpointed")
+_FIELDS: dict[str, type] = {
+    "setup": str,
+    "settings": dict,
+    "seed": int,
+    "versions": dict,
+    "epochs": list,
+    "test": dict,
+    "gradient_norm": dict,
+    "displacement": dict,
+    "digests": dict,
+}
+_EPOCH_FIELDS = ("epoch", "train_loss", "val_loss", "val_accuracy", "seconds")
+
+
+def load_results(out: Path) -> list[Result]:
+    """The content of every `*/result.json` under `out`, in the order of the report: by setup, then by seed.
+
+    A null where a number belongs is read as NaN: strict JSON has no other way to write one.
+
+    Raises:
+        ValueError: there is no such file, two files hold the same setup and seed, or one is not a result;
+            the message names the file.
+    """
+    paths = sorted(Path(out).glob("*/result.json"))
+    if not paths:
+        raise ValueError(
+            f"no results in {out}: expected <setup>-seed<k>/result.json there; run a comparison first"
+        )
+    found: dict[tuple[str, int], Path] = {}
+    results = []
+    for path in paths:
+        result = _read(path)
+        run = (result["setup"], result["seed"])
+        if run in found:
+            raise ValueError(
+                f"{path}: setup {run[0]!r} with seed {run[1]} is already in {found[run]}; remove one"
+            )
+        found[run] = path
+        results.append(result)
+    return sorted(results, key=lambda result: (*setup_rank(result["setup"]), result["seed"]))
+
+
+def setup_rank(name: str) -> tuple[int, str]:
+    """A sort key: the four setups of the main comparison first, then the others by name."""
+    return (SETUP_ORDER.index(name) if name in SETUP_ORDER else len(SETUP_ORDER), name)
+
+
+def by_setup(results: list[Result]) -> dict[str, Runs]:
+    """The results under their setups' names, in the order of `results`."""
+    setups: dict[str, Runs] = {}
+    for result in results:
+        setups.setdefault(result["setup"], []).append(result)
+    return setups
+
+
+def _read(path: Path) -> Result:
+    try:
+        result = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:  # of json and of the decoding alike
+        raise ValueError(f"{path}: not a JSON file ({error}); delete it or run that setup again") from error
+    if not isinstance(result, dict) or result.get("schema") != SCHEMA:
+        found = result.get("schema") if isinstance(result, dict) else result
+        raise ValueError(f"{path}: schema must be {SCHEMA}, got {found!r}; run that setup again")
+    try:
+        return _checked(result)
+    except (KeyError, TypeError, ValueError) as error:
+        reason = f"no {error.args[0]!r}" if isinstance(error, KeyError) else str(error)
+        raise ValueError(f"{path}: not a run's result: {reason}; run that setup again") from error
+
+
+def _checked(result: Result) -> Result:
+    for name, kind in _FIELDS.items():
+        if not isinstance(result[name], kind):
+            raise ValueError(f"{name!r} must be a {kind.__name__}, got {result[name]!r}")
+    if not result["epochs"]:
+        raise ValueError("'epochs' is empty")
+    numbers: Result = {
+        "epochs": [{field: _number(epoch[field]) for field in _EPOCH_FIELDS} for epoch in result["epochs"]],
+        "test": {field: _number(result["test"][field]) for field in ("accuracy", "loss")},
+        "saved_bytes": _number(result["saved_bytes"]),
+        "displacement": {name: _number(value) for name, value in result["displacement"].items()},
+        "gradient_norm": {},
+    }
+    for name, (first, last) in result["gradient_norm"].items():
+        numbers["gradient_norm"][name] = (_number(first), _number(last))
+    if result.get("difference") is not None:
+        fields = ("losses", "parameters", "buffers")
+        numbers["difference"] = {field: _number(result["difference"][field]) for field in fields}
+    return result | numbers
+
+
+def _number(value: Any) -> float:
+    if value is None:
+        return math.nan
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"expected a number, got {value!r}")
+    return float(value)
