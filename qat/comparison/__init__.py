@@ -1,6 +1,6 @@
 """Several runs side by side: setups, their training, and the report."""
 
-from qat.comparison.compare import compare
+from qat.comparison.compare import compare, prepare
 from qat.comparison.plan import Run, Settings, plan
 from qat.comparison.report import comparison_table, load_results, write_report
 from qat.comparison.setups import SETUPS, Setup, SetupName
@@ -15,5 +15,6 @@ __all__ = [
     "comparison_table",
     "load_results",
     "plan",
+    "prepare",
     "write_report",
 ]

@@ -6,15 +6,17 @@ from typing import get_args
 
 from rich.console import Console
 
-from qat.comparison.compare import compare, is_finished
-from qat.comparison.plan import Settings, plan
+from qat.comparison.compare import compare, is_finished, prepare
+from qat.comparison.plan import Run, Settings, plan
 from qat.comparison.report.results import load_results
 from qat.comparison.report.table import comparison_table
 from qat.comparison.report.write import write_report
 from qat.comparison.setups import SETUPS
 from qat.data import SOURCES
 from qat.layers import Quantization
+from qat.layers.config import CONFIGURABLE_WIDTHS
 from qat.models import MODELS
+from qat.quantizers.grid import check_bits
 from qat.training.classifier import LossName
 from qat.training.cli import BAD_INPUT, leave
 from qat.training.messages import one_line
@@ -27,15 +29,14 @@ def _parser() -> OneLineParser:
     parser = OneLineParser(
         description="Train one small CNN in several setups and report how they compare.", allow_abbrev=False
     )
-    names = {"data": SOURCES, "model": MODELS, "loss": get_args(LossName)}
     add = parser.add_argument
-    add("--data", type=str, default="mnist5k", help=f"One of {', '.join(names['data'])}.")
+    add("--data", type=str, default="mnist5k", help=f"One of {', '.join(SOURCES)}.")
     add("--data_root", type=str | None, default=None, help="Where data lies; default: QAT_DATA, else data.")
-    add("--model", type=str, default="small_cnn", help=f"One of {', '.join(names['model'])}.")
+    add("--model", type=str, default="small_cnn", help=f"One of {', '.join(MODELS)}.")
     add("--bits", type=int, default=4, help="Of weights and activations: 1 to 8, 16, or 32 for float.")
     add("--weight_bits", type=int | None, default=None, help="Of weights, where they differ from --bits.")
     add("--activation_bits", type=int | None, default=None, help="Of activations, where they differ.")
-    add("--loss", type=str, default="huber", help=f"One of {', '.join(names['loss'])}.")
+    add("--loss", type=str, default="huber", help=f"One of {', '.join(get_args(LossName))}.")
     add("--epochs", type=int, default=Settings.epochs, help="At least 1.")
     add("--batch_size", type=int, default=Settings.batch_size, help="Images a step.")
     add("--learning_rate", type=float, default=Settings.learning_rate, help="Peak of the schedule.")
@@ -53,29 +54,33 @@ def main(argv: Sequence[str] | None = None) -> None:
     """
     quiet()
     try:
-        _run(argv)
+        settings, runs = _parse(argv)
+        prepare(settings, runs)
     except BAD_INPUT as error:
         leave(f"error: {one_line(error)}", 2)
+    out = runs[0].out
+    try:
+        compare(settings, runs)
+        report = write_report(out)
+    except OSError as error:  # a full disk, say; anything else is a bug and shows its traceback
+        leave(f"error: {one_line(error)}", 2)
+    except KeyboardInterrupt:
+        done = sum(is_finished(run, settings) for run in runs)
+        leave(
+            f"stopped; {done} of {len(runs)} runs are finished and kept: the same command goes on there", 130
+        )
+    Console().print(comparison_table(load_results(out)))
+    print(f"report: {report}")
 
 
-def _run(argv: Sequence[str] | None) -> None:
+def _parse(argv: Sequence[str] | None) -> tuple[Settings, list[Run]]:
     args = _parser().parse_args(None if argv is None else list(argv))
-    out = Path(args.out)
-    check_writable(out, "out")
+    check_writable("out", args.out)
+    check_bits("bits", args.bits, CONFIGURABLE_WIDTHS)
     quantization = Quantization(
         weight_bits=args.bits if args.weight_bits is None else args.weight_bits,
         activation_bits=args.bits if args.activation_bits is None else args.activation_bits,
     )
     same = {name: args[name] for name in ("data", "data_root", "model", "loss", "epochs", "batch_size")}
     settings = Settings(**same, learning_rate=args.learning_rate, quantization=quantization)
-    runs = plan(args.setups, args.seeds, out)
-    try:
-        compare(settings, runs)
-    except KeyboardInterrupt:
-        done = sum(is_finished(run, settings) for run in runs)
-        leave(
-            f"stopped; {done} of {len(runs)} runs are finished and kept: the same command goes on there", 130
-        )
-    report = write_report(out)
-    Console().print(comparison_table(load_results(out)))
-    print(f"report: {report}")
+    return settings, plan(args.setups, args.seeds, Path(args.out))

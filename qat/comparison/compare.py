@@ -28,19 +28,27 @@ class _Advance(Callback):
         self.progress.advance(self.task, 1 / trainer.num_training_batches)
 
 
-def compare(settings: Settings, runs: Sequence[Run]) -> None:
-    """Train what is not finished yet and write each run's `result.json` as soon as it ends.
-
-    All setups of a seed start from equal weights and see equal batches in equal order.
+def prepare(settings: Settings, runs: Sequence[Run]) -> None:
+    """Refuse what would not run, and fetch the data, before anything is written.
 
     Raises:
-        ValueError, OSError: data is missing, or a folder cannot be written.
+        ValueError, OSError: options that do not fit the model, missing or damaged data.
     """
     for run in runs:
-        settings.classifier(SETUPS[run.setup], run.seed)  # bad options are refused before anything is written
+        settings.classifier(SETUPS[run.setup], run.seed)
     data = ImageData(settings.data, settings.data_root, settings.batch_size)
     data.prepare_data()
     data.setup()
+
+
+def compare(settings: Settings, runs: Sequence[Run]) -> None:
+    """Train what is not finished yet and write each run's `result.json` as soon as it ends.
+
+    All setups of a seed start from equal weights and see equal batches in equal order. Call `prepare` first.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
     todo = [run for run in runs if not is_finished(run, settings)]
     if todo:
         _set_aside(todo[0].out, settings)

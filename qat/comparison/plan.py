@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
 from qat.comparison.setups import SETUPS, Setup
-from qat.data import SOURCES, data_shape, resolve_root
+from qat.data import SOURCES, DataName, data_shape, resolve_root
 from qat.layers import Quantization
 from qat.models import MODELS, ModelName
 from qat.names import unknown_name
@@ -32,11 +32,11 @@ class Settings:
         ValueError: a name is unknown or a number out of range.
     """
 
-    data: str = "mnist5k"
+    data: DataName = "mnist5k"
     data_root: str | None = None
-    model: str = "small_cnn"
+    model: ModelName = "small_cnn"
     quantization: Quantization = field(default_factory=Quantization)
-    loss: str = "huber"
+    loss: LossName = "huber"
     epochs: int = 8
     batch_size: int = 64
     learning_rate: float = 0.01
@@ -56,10 +56,10 @@ class Settings:
         """The untrained classifier of one run; its weights come from the global random generator."""
         shape, classes = data_shape(self.data, self.data_root)
         return Classifier(
-            name=cast(ModelName, self.model),
+            name=self.model,
             input_shape=shape,
             classes=classes,
-            loss=cast(LossName, self.loss),
+            loss=self.loss,
             quantization=setup.quantization(self.quantization),
             checkpoint=["blocks.*"] if setup.checkpointed else [],
             learning_rate=self.learning_rate,

@@ -1,13 +1,17 @@
 """What to quantize, and how: the configuration, which is also the YAML block."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
+
+from torch import Tensor
 
 from qat.gradients import ROUNDINGS, Rounding, RoundingName
 from qat.names import match_names, unknown_name
 from qat.quantizers.grid import WIDTHS, check_bits
 
 FLOAT = 32
+CONFIGURABLE_WIDTHS = (*WIDTHS, FLOAT)
 OVERRIDABLE = ("weight_bits", "activation_bits", "rounding", "per_channel")
 
 
@@ -35,14 +39,15 @@ class Quantization:
     activation_bits: int = 4
     first_last_bits: int = 8
     input_bits: int = 8
-    rounding: RoundingName | Rounding = "ste"
+    # Not `Rounding`: to a command line a result of type Tensor means "name a subclass of Tensor".
+    rounding: RoundingName | Callable[[Tensor], Any] = "ste"
     per_channel: bool = True
     input_signed: bool = False
     layers: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in ("weight_bits", "activation_bits", "first_last_bits", "input_bits"):
-            check_bits(name, getattr(self, name), (*WIDTHS, FLOAT))
+            check_bits(name, getattr(self, name), CONFIGURABLE_WIDTHS)
         for name in ("per_channel", "input_signed"):
             if not isinstance(getattr(self, name), bool):
                 raise TypeError(f"{name} must be true or false; got {getattr(self, name)!r}")

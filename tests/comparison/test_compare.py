@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from qat.comparison import SETUPS, Settings, compare, plan
+from qat.comparison import SETUPS, Settings, compare, plan, prepare
 from qat.comparison.compare import is_finished
 from qat.layers import Quantization
 from qat.memory import saved_bytes
-
 
 RESULT_KEYS = {
     *("schema", "setup", "settings", "seed", "versions", "epochs", "test", "saved_bytes"),
@@ -132,7 +131,7 @@ def test_runs_of_other_settings_are_set_aside_not_lost(
 def test_bad_options_are_refused_before_anything_is_written(images: Path, tmp_path: Path) -> None:
     bad = settings(images, learning_rate=-1.0)
     with pytest.raises(ValueError, match="learning_rate must be > 0"):
-        compare(bad, plan(["float"], [0], tmp_path / "out"))
+        prepare(bad, plan(["float"], [0], tmp_path / "out"))
     assert not (tmp_path / "out").exists()
 
 

@@ -1,0 +1,68 @@
+"""CIFAR-10 (Krizhevsky 2009): as a folder of images where there is one, else through torchvision."""
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torchvision.datasets import CIFAR10  # type: ignore[import-untyped]
+
+from qat.data import folder
+from qat.data.download import download, missing
+from qat.data.images import ImageSet
+
+SHAPE = (3, 32, 32)
+CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+
+
+def shape(root: Path) -> tuple[tuple[int, int, int], int]:
+    """`((3, 32, 32), 10)`; reads nothing."""
+    return SHAPE, len(CLASSES)
+
+
+def image_folder(root: Path) -> Path | None:
+    """`root/cifar10` where it holds train/ and test/."""
+    path = root / "cifar10"
+    return path if (path / "train").is_dir() and (path / "test").is_dir() else None
+
+
+def prepare(root: Path) -> None:
+    """Decode the image folder once, or download torchvision's files where they are absent."""
+    path = image_folder(root)
+    if path is not None:
+        load(root)
+    elif not (root / CIFAR10.base_folder).is_dir():
+        download("CIFAR-10", root, lambda: CIFAR10(root, download=True))
+
+
+def load(root: Path) -> ImageSet:
+    """50,000 training and 10,000 test images; raise ValueError where they are missing or damaged."""
+    path = image_folder(root)
+    return _load_pickles(root) if path is None else _load_folder(path)
+
+
+def _load_folder(path: Path) -> ImageSet:
+    images = folder.load(path)
+    found = tuple(images.train_images.shape[1:])
+    if images.class_names != CLASSES or found != SHAPE:
+        raise ValueError(
+            f"data_root: {path.absolute()} is not CIFAR-10: expected {SHAPE} images of {', '.join(CLASSES)},"
+            f" got {found} of {', '.join(images.class_names)}; use --data folder for other images"
+        )
+    return images
+
+
+def _load_pickles(root: Path) -> ImageSet:
+    batches = (root / CIFAR10.base_folder).absolute()
+    if not batches.is_dir():
+        raise missing("CIFAR-10", root, f"neither {CIFAR10.base_folder}/ nor cifar10/train and cifar10/test")
+    try:
+        train, test = CIFAR10(root, train=True), CIFAR10(root, train=False)
+    except RuntimeError:  # torchvision compares each file with its checksum
+        raise ValueError(
+            f"data_root: {batches} is damaged (a file is missing or fails its checksum); delete it, run again"
+        ) from None
+    return ImageSet(*_tensors(train), *_tensors(test), CLASSES)
+
+
+def _tensors(part: CIFAR10) -> tuple[Tensor, Tensor]:
+    return torch.from_numpy(part.data).permute(0, 3, 1, 2), torch.tensor(part.targets)

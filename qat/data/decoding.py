@@ -1,0 +1,61 @@
+"""Image files to bytes."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from qat.data.images import ImageSet
+from qat.data.progress import tracked
+
+GRAY = ("1", "L", "LA")
+COLOUR = ("P", "RGB", "RGBA", "CMYK", "YCbCr")
+
+
+def channels_of(file: Path) -> int:
+    """1 for a grayscale image, 3 for a colour one."""
+    try:
+        with Image.open(file) as image:
+            return 1 if image.mode in GRAY else 3
+    except Exception as error:
+        raise _unreadable(file, error) from None
+
+
+def decode(file: Path, channels: int) -> Tensor:
+    """One image as uint8 `(channels, H, W)`; raise ValueError where it cannot be read or is not 8-bit."""
+    try:
+        with Image.open(file) as image:
+            if image.mode not in GRAY + COLOUR:
+                raise ValueError(f"8 bits a channel expected, got mode {image.mode}")
+            pixels = np.array(image.convert("L" if channels == 1 else "RGB"))
+    except Exception as error:  # Pillow raises many types for damaged files
+        raise _unreadable(file, error) from None
+    return torch.from_numpy(pixels).view(*pixels.shape[:2], channels).permute(2, 0, 1)
+
+
+def _unreadable(file: Path, error: Exception) -> ValueError:
+    cause = str(error).split("\n")[0]
+    return ValueError(f"data_root: cannot read the image {file.absolute()} ({cause}); replace or remove it")
+
+
+def decode_all(
+    train: list[tuple[Path, int]], test: list[tuple[Path, int]], names: tuple[str, ...]
+) -> ImageSet:
+    """Decode (file, label) pairs, all in the channels and the size of the first."""
+    files = [file for file, _ in train + test]
+    first = decode(files[0], channels_of(files[0]))
+    images = torch.empty(len(files), *first.shape, dtype=torch.uint8)
+    for i, file in enumerate(tracked(files, "Decoding images (once)")):
+        image = decode(file, len(first))
+        if image.shape != first.shape:
+            (_, height, width), (_, first_height, first_width) = image.shape, first.shape
+            raise ValueError(
+                f"data_root: all images must have one size, {first_width}x{first_height} as"
+                f" {files[0].name}, but {file.absolute()} has {width}x{height}; resize or remove it"
+            )
+        images[i] = image
+    labels = torch.tensor([label for _, label in train + test])
+    n = len(train)
+    return ImageSet(images[:n], labels[:n], images[n:], labels[n:], names)

@@ -1,0 +1,22 @@
+"""Downloads that fail in one line."""
+
+from collections.abc import Callable
+from http.client import HTTPException
+from pathlib import Path
+
+
+def missing(what: str, path: Path, reason: str) -> ValueError:
+    """The error for a data set that is not where it was looked for."""
+    return ValueError(
+        f"data_root: no {what} in {path.absolute()} ({reason}); use --data mnist5k, which needs no download,"
+        f" or set --data_root or QAT_DATA to the folder that holds it"
+    )
+
+
+def download(what: str, path: Path, fetch: Callable[[], object]) -> None:
+    """Call `fetch`; a failure (network, disk, checksum) is a ValueError of one line that names `path`."""
+    try:
+        fetch()
+    except (OSError, RuntimeError, HTTPException) as error:
+        cause = str(error).strip().split("\n")[0].rstrip(":") or type(error).__name__
+        raise missing(what, path, f"the download failed: {cause}") from None

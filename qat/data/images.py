@@ -1,0 +1,63 @@
+"""Image sets held in memory as bytes, handed out as whole float batches."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from qat.data.augment import CropFlip
+
+Batch = tuple[Tensor, Tensor]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class ImageSet:
+    """A data set as bytes: images uint8 `(N, C, H, W)`, labels int64 `(N,)` in 0..classes-1."""
+
+    train_images: Tensor
+    train_labels: Tensor
+    test_images: Tensor
+    test_labels: Tensor
+    class_names: tuple[str, ...]
+
+
+class Images(Dataset[Batch]):
+    """Uint8 images `(N, C, H, W)` and int64 labels `(N,)` in memory, read a batch at a time.
+
+    A batch is `(images, labels)`: float32 `(B, C, H, W)`, each value byte / 255 in [0, 1], and int64 `(B,)`.
+    """
+
+    def __init__(self, images: Tensor, labels: Tensor, augment: CropFlip | None = None) -> None:
+        self.images = images
+        self.labels = labels
+        self.augment = augment
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Augment as epoch `epoch` does; the training sampler calls this."""
+        if self.augment is not None:
+            self.augment.set_epoch(epoch)
+
+    def __getitem__(self, index: int) -> Batch:
+        images, labels = self.__getitems__([index])
+        return images[0], labels[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> Batch:
+        # torch's loader prefers this method to one __getitem__ a sample, which would cost more than training.
+        index = torch.as_tensor(indices, dtype=torch.int64)
+        images = self.images[index]
+        if self.augment is not None:
+            images = self.augment(images, index)
+        # Divided, not multiplied by the reciprocal: on a grid of scale 1/255 the codes are then the bytes.
+        return images.float().div_(255), self.labels[index]
+
+
+def as_is(batch: T) -> T:
+    """The collate function for `Images`, whose batches are already whole."""
+    return batch

@@ -1,0 +1,120 @@
+"""The LightningDataModule for every image data set."""
+
+import torch
+from lightning import LightningDataModule
+from torch.utils.data import DataLoader
+
+from qat.data.augment import CropFlip
+from qat.data.images import Batch, Images, as_is
+from qat.data.order import EpochSampler
+from qat.data.sources import DataName, Shape, find_source, resolve_root
+from qat.data.split import stratified_split
+
+
+class ImageData(LightningDataModule):
+    """Images in memory; batches `(images, labels)`: float32 `(B, C, H, W)` in [0, 1], int64 `(B,)`.
+
+    The validation images are a fixed part of the training set, the same for every seed. Training batches are
+    all of `batch_size`, the last short one left out unless there is no other; validation and test see every
+    image.
+
+    Args:
+        name: mnist5k (4,000 + 1,000 images, no download), mnist, cifar10, or folder: `train/` and `test/` in
+            the data root, each with one folder of images per class.
+        data_root: where the data lies or is downloaded to; default: the environment variable QAT_DATA, else
+            `data`.
+        batch_size: images a batch and process.
+        augment: shift training images by up to 4 pixels and mirror colour ones.
+        seed: decides the order and the augmentation of each epoch, 0 to 2^32 - 1.
+        val_fraction: part of the training set kept for validation, of each class, between 0 and 1.
+
+    Raises ValueError: an argument out of range; data missing, damaged or not to be downloaded.
+    """
+
+    def __init__(
+        self,
+        name: DataName = "mnist5k",
+        data_root: str | None = None,
+        batch_size: int = 128,
+        augment: bool = False,
+        seed: int = 0,
+        val_fraction: float = 0.1,
+    ) -> None:
+        super().__init__()
+        self.source = find_source(name)
+        self.root = resolve_root(data_root)
+        if batch_size < 1:
+            raise ValueError(f"batch_size: must be at least 1 image, got {batch_size}; 128 is a good start")
+        if not 0 <= seed < 2**32:
+            raise ValueError(f"seed: must be 0 to 2^32 - 1, got {seed}; any small number will do")
+        if not 0 < val_fraction < 1:
+            raise ValueError(f"val_fraction: must lie between 0 and 1, got {val_fraction}; 0.1 keeps a tenth")
+        self.batch_size = batch_size
+        self.augment = augment
+        self.seed = seed
+        self.val_fraction = val_fraction
+        self._parts: tuple[Images, Images, Images] | None = None
+
+    @property
+    def input_shape(self) -> Shape:
+        """`(C, H, W)` of one image; known before the data is loaded."""
+        return self.source.shape(self.root)[0]
+
+    @property
+    def classes(self) -> int:
+        """The number of classes; known before the data is loaded."""
+        return self.source.shape(self.root)[1]
+
+    def prepare_data(self) -> None:
+        """Download or decode what is absent; Lightning calls it in one process a machine."""
+        self.source.prepare(self.root)
+
+    def setup(self, stage: str = "fit") -> None:
+        """Load the images into memory, once."""
+        self._load()
+
+    def _load(self) -> tuple[Images, Images, Images]:
+        if self._parts is None:
+            data = self.source.load(self.root)
+            train, val = stratified_split(data.train_labels, self.val_fraction)
+            if not len(val):
+                raise ValueError(
+                    f"data_root: validation needs 2 training images of a class, got 1 of each in"
+                    f" {self.root.absolute()}; add images"
+                )
+            crop_flip = CropFlip(len(train), data.train_images.shape[1], self.seed) if self.augment else None
+            self._parts = (
+                Images(data.train_images[train], data.train_labels[train], crop_flip),
+                Images(data.train_images[val], data.train_labels[val]),
+                Images(data.test_images, data.test_labels),
+            )
+        return self._parts
+
+    def train_dataloader(self) -> DataLoader[Batch]:
+        """Training batches in an order of (seed, epoch); each process gets its share."""
+        dataset = self._load()[0]
+        replicas, rank = (self.trainer.world_size, self.trainer.global_rank) if self.trainer else (1, 0)
+        sampler = EpochSampler(dataset, self.seed, replicas, rank)
+        return self._loader(dataset, sampler, drop_last=len(sampler) > self.batch_size)
+
+    def val_dataloader(self) -> DataLoader[Batch]:
+        """Validation batches, in order."""
+        return self._loader(self._load()[1])
+
+    def test_dataloader(self) -> DataLoader[Batch]:
+        """Test batches, in order."""
+        return self._loader(self._load()[2])
+
+    def _loader(
+        self, dataset: Images, sampler: EpochSampler | None = None, drop_last: bool = False
+    ) -> DataLoader[Batch]:
+        # No workers: a batch is one indexing of memory, cheaper than handing it over from another process.
+        # A loader draws a number each time it starts; from its own generator, the global one stays untouched.
+        return DataLoader(
+            dataset,
+            self.batch_size,
+            sampler=sampler,
+            drop_last=drop_last,
+            collate_fn=as_is,
+            generator=torch.Generator(),
+        )

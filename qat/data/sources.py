@@ -1,0 +1,52 @@
+"""The data sets by name."""
+
+import difflib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from qat.data import cifar10, folder, mnist
+from qat.data.images import ImageSet
+
+DataName = Literal["mnist5k", "mnist", "cifar10", "folder"]
+Shape = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Source:
+    """What is to be known of a data set, each as a function of the data root."""
+
+    shape: Callable[[Path], tuple[Shape, int]]  # ((C, H, W), classes), before anything is downloaded
+    prepare: Callable[[Path], None]  # download or decode what is absent; in one process only
+    load: Callable[[Path], ImageSet]
+
+
+SOURCES: dict[str, Source] = {
+    "mnist5k": Source(mnist.shape, mnist.prepare_embedded, mnist.load_embedded),
+    "mnist": Source(mnist.shape, mnist.prepare, mnist.load),
+    "cifar10": Source(cifar10.shape, cifar10.prepare, cifar10.load),
+    "folder": Source(folder.shape, folder.prepare, folder.load),
+}
+
+
+def find_source(name: str) -> Source:
+    """The source of that name; raise ValueError with the nearest names otherwise."""
+    if name not in SOURCES:
+        near = difflib.get_close_matches(name, SOURCES) or list(SOURCES)
+        raise ValueError(f"name: expected one of {', '.join(SOURCES)}, got {name!r}; try {' or '.join(near)}")
+    return SOURCES[name]
+
+
+def resolve_root(data_root: str | None) -> Path:
+    """Where big data lies: `data_root`, else the environment variable QAT_DATA, else `data`."""
+    return Path(data_root or os.environ.get("QAT_DATA") or "data").expanduser()
+
+
+def data_shape(name: DataName, data_root: str | None = None) -> tuple[Shape, int]:
+    """`((C, H, W), classes)` of a data set, without loading it; a folder is looked at, the others are known.
+
+    Raises ValueError: unknown name; a folder without images.
+    """
+    return find_source(name).shape(resolve_root(data_root))

@@ -1,0 +1,72 @@
+"""A .ckpt file: read it without running anything in it, and refuse it before a run starts."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from qat.training.messages import one_line
+
+KEYS = ("state_dict", "epoch", "global_step", "hyper_parameters")
+
+
+def read_ckpt(path: str | Path) -> dict[str, Any]:
+    """What a .ckpt file of `fit` holds, on the CPU.
+
+    Raises:
+        ValueError: there is no such file, or it is not a .ckpt file of `fit`.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise ValueError(
+            f"ckpt_path must be a .ckpt file, but there is none at {path}; give one that fit wrote"
+        )
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # a foreign file breaks the unpickler in any way it likes
+        raise _refusal(path, f"not readable ({type(error).__name__})") from error
+    missing = [key for key in KEYS if not isinstance(content, dict) or key not in content]
+    if missing:
+        raise _refusal(path, f"no {missing[0]} in it")
+    return dict(content)
+
+
+def check_fits(ckpt: dict[str, Any], path: str | Path, model: nn.Module) -> None:
+    """Load the state of a .ckpt file into `model`, strictly.
+
+    Raises:
+        ValueError: it was written with other bits or another architecture.
+    """
+    remedy = f"use the config.yaml that lies beside {Path(path).name}"
+    try:
+        model.load_state_dict(ckpt["state_dict"], strict=True)
+    except ValueError as error:
+        raise ValueError(
+            f"ckpt_path {path} has other bits than this configuration: {error}; {remedy}"
+        ) from error
+    except RuntimeError as error:  # torch lists each key in a line of its own, after a title
+        first = one_line(str(error).partition("\n")[2].partition("\n")[0])
+        raise ValueError(
+            f"ckpt_path {path} is of another model than this configuration: {first.rstrip('. ')}; {remedy}"
+        ) from error
+
+
+def check_epochs(ckpt: dict[str, Any], max_epochs: int | None) -> None:
+    """Ask whether a run that resumes has anything left to do.
+
+    Raises:
+        ValueError: it has not.
+    """
+    done = ckpt["epoch"] + 1
+    if max_epochs is not None and 0 <= max_epochs <= done:
+        raise ValueError(
+            f"trainer.max_epochs must be above {done}, the epochs that ckpt_path holds, got {max_epochs}; "
+            f"to train on, give --trainer.max_epochs {done + 5}"
+        )
+
+
+def _refusal(path: Path, why: str) -> ValueError:
+    return ValueError(
+        f"ckpt_path must be a .ckpt file, but {path} is not one: {why}; give one that fit wrote"
+    )

@@ -1,0 +1,186 @@
+"""The command line of one run: `fit`, `validate`, `test`, with a YAML file and any option of Lightning."""
+
+import pickle
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NoReturn
+
+import torch
+from jsonargparse import Namespace
+from lightning import Trainer
+from lightning.fabric.utilities.exceptions import MisconfigurationException
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
+from lightning.pytorch.trainer.states import TrainerStatus
+
+from qat.data import ImageData, data_shape
+from qat.training.ckpt import check_epochs, check_fits, read_ckpt
+from qat.training.classifier import Classifier
+from qat.training.messages import one_line
+from qat.training.output import Best, Last, SaveConfig, check_writable, new_loggers
+from qat.training.parser import OneLineParser
+from qat.training.quiet import quiet
+
+DESCRIPTION = "Train and test a small CNN with quantization. Details of a subcommand: fit --help."
+USAGE = "%(prog)s [--config FILE] [--model.OPTION VALUE] [--data.OPTION VALUE] [--trainer.OPTION VALUE] ..."
+BAD_INPUT = (ValueError, TypeError, OSError, pickle.UnpicklingError, MisconfigurationException)
+
+
+class TrainCLI(LightningCLI):
+    """Parses, builds and checks everything; `run` then does the work.
+
+    Attributes:
+        run: starts the chosen subcommand.
+    """
+
+    run: Callable[[], Any]
+
+    def __init__(self, args: Sequence[str] | None = None) -> None:
+        super().__init__(
+            Classifier,
+            ImageData,
+            save_config_callback=SaveConfig,
+            seed_everything_default=0,
+            parser_kwargs={
+                "description": DESCRIPTION,
+                "allow_abbrev": False,
+                **{command: {"usage": USAGE} for command in self.subcommands()},
+            },
+            parser_class=OneLineParser,
+            args=None if args is None else list(args),
+            auto_configure_optimizers=False,
+            load_from_checkpoint_support=False,  # Classifier keeps plain hyper-parameters itself
+        )
+
+    @staticmethod
+    def subcommands() -> dict[str, set[str]]:
+        skip = {"model", "datamodule", "weights_only"}
+        evaluation = skip | {"dataloaders", "verbose"}
+        return {
+            "fit": skip | {"train_dataloaders", "val_dataloaders"},
+            "validate": evaluation,
+            "test": evaluation,
+        }
+
+    def add_default_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        parser.add_argument(
+            "--seed_everything", type=int, default=0, help="Decides the whole run: 0 to 2^32 - 1."
+        )
+
+    def add_core_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        # What this package is about first, Lightning's many options last.
+        parser.add_lightning_class_args(Classifier, "model")
+        parser.add_lightning_class_args(ImageData, "data")
+        parser.add_lightning_class_args(Trainer, "trainer")
+        parser.set_defaults(
+            {
+                # "auto" would take Apple's GPU, and "auto" devices would change the batches by the machine.
+                "trainer.accelerator": "cuda" if torch.cuda.is_available() else "cpu",
+                "trainer.devices": 1,
+                "trainer.max_epochs": 5,
+                "trainer.default_root_dir": "runs",
+            }
+        )
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        parser.link_arguments("seed_everything", "model.seed")
+        parser.link_arguments("seed_everything", "data.seed")
+        data = ("data.name", "data.data_root")
+        parser.link_arguments(data, "model.input_shape", compute_fn=lambda *names: data_shape(*names)[0])
+        parser.link_arguments(data, "model.classes", compute_fn=lambda *names: data_shape(*names)[1])
+
+    def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
+        self.config = parser.parse_args(args)
+        options = self.config[self.config.subcommand]
+        for group in ("model", "data", "trainer", "model.quantization"):
+            if not isinstance(options[group], Namespace):
+                raise TypeError(f"{group} must be a group of options, got {options[group]}; see fit --help")
+        seed, epochs = options.seed_everything, options.trainer.max_epochs
+        if not 0 <= seed < 2**32:
+            raise ValueError(f"seed_everything must be 0 to 2^32 - 1, got {seed}; any small number will do")
+        if epochs is not None and epochs != -1 and epochs < 1:
+            raise ValueError(f"trainer.max_epochs must be at least 1, or -1 for no end, got {epochs}")
+        check_writable("trainer.default_root_dir", options.trainer.default_root_dir or ".")
+
+    def _parse_ckpt_path(self) -> None:
+        """Nothing: the configuration decides, and a .ckpt file of another one is refused."""
+
+    def instantiate_trainer(self, **kwargs: Any) -> Trainer:
+        options = self._get(self.config_init, "trainer")
+        writes = self.subcommand == "fit" and not options.fast_dev_run
+        if options.logger in (None, True):
+            kwargs["logger"] = new_loggers(options.default_root_dir or ".") if writes else False
+        if not writes or kwargs.get("logger", options.logger) is False:
+            self.save_config_callback = None
+        callbacks = options.callbacks or []
+        callbacks = list(callbacks) if isinstance(callbacks, list) else [callbacks]
+        own = any(isinstance(callback, ModelCheckpoint) for callback in callbacks)
+        if options.enable_checkpointing is not False and writes and not own:
+            callbacks += [Best(), Last()]
+        return super().instantiate_trainer(callbacks=callbacks, **kwargs)
+
+    def after_instantiate_classes(self) -> None:
+        """Refuse a .ckpt file or data that will not do, before anything is written."""
+        ckpt_path = self._get(self.config, "ckpt_path")
+        if ckpt_path is None and self.subcommand != "fit":
+            raise ValueError(f"{self.subcommand} needs --ckpt_path, the .ckpt file to evaluate")
+        if ckpt_path is not None:
+            ckpt = read_ckpt(ckpt_path)
+            check_fits(ckpt, ckpt_path, self.model)
+            if self.subcommand == "fit":
+                check_epochs(ckpt, self.trainer.max_epochs)
+        self.datamodule.prepare_data()
+        self.datamodule.setup(self.subcommand)
+
+    def fit(self, **kwargs: Any) -> None:
+        self.run = partial(self.trainer.fit, **kwargs, weights_only=True)
+
+    def validate(self, ckpt_path: str, **kwargs: Any) -> None:
+        self.run = partial(self.trainer.validate, **kwargs)  # the model holds the .ckpt file's state already
+
+    def test(self, ckpt_path: str, **kwargs: Any) -> None:
+        self.run = partial(self.trainer.test, **kwargs)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command line; `argv` without the program's name, by default the process's own.
+
+    Raises:
+        SystemExit: 2 on bad input, 130 when stopped with Ctrl-C.
+    """
+    quiet()
+    try:
+        cli = TrainCLI(argv)
+    except BAD_INPUT as error:
+        leave(f"error: {one_line(error)}", 2)
+    except KeyboardInterrupt:
+        leave("stopped before the run began", 130)
+    try:
+        cli.run()  # out of reach of the net above: a bug in a run shows its traceback
+    except OSError as error:
+        leave(f"error: {one_line(error)}", 2)
+    except (KeyboardInterrupt, SystemExit):
+        if cli.trainer.state.status != TrainerStatus.INTERRUPTED:
+            raise
+        leave(_how_to_go_on(cli), 130)
+    if cli.subcommand == "fit" and cli.trainer.is_global_zero and cli.trainer.log_dir:
+        print(f"written to {cli.trainer.log_dir}")
+
+
+def _how_to_go_on(cli: TrainCLI) -> str:
+    if cli.subcommand != "fit":
+        return "stopped"
+    last = [c.best_model_path for c in cli.trainer.checkpoint_callbacks if isinstance(c, Last)]
+    if not any(last):
+        return "stopped; no epoch was finished, so there is nothing to go on from"
+    config = f"{cli.trainer.log_dir}/config.yaml"
+    command = ["fit", "--config", config, "--ckpt_path", last[0]]
+    return f"stopped; to go on: {shlex.join(['python', sys.argv[0], *command])}"
+
+
+def leave(message: str, code: int) -> NoReturn:
+    """Say one line on stderr and exit."""
+    print(message, file=sys.stderr)
+    sys.exit(code)

@@ -1,0 +1,99 @@
+"""The command line of a comparison: what it prints, and one line for whatever is wrong."""
+
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from qat.comparison.cli import main
+
+
+def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+    """The one line on stderr of a refused command."""
+    with pytest.raises(SystemExit) as leaving:
+        main(list(argv))
+    assert leaving.value.code == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert err.startswith("error: ")
+    return err
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--bits", "0"], "error: bits must be one of 1, 2, 3, 4, 5, 6, 7, 8, 16, 32; got 0"),
+        (["--bits", "9"], "error: bits must be one of"),
+        (["--activation_bits", "9"], "activation_bits must be one of"),
+        (["--bits", "1.5"], "bits must be an integer, got 1.5"),
+        (["--bits", "four"], "bits must be an integer, got four"),
+        (["--setups", "ste", "flaot"], "unknown setup 'flaot'; nearest: float"),
+        (["--model", "resnet9"], "unknown model 'resnet9'; nearest: resnet8"),
+        (["--loss", "hubr"], "unknown loss 'hubr'; nearest: huber"),
+        (["--data", "mnist5"], "unknown data 'mnist5'; nearest: mnist"),
+        (["--epochs", "0"], "epochs must be at least 1; got 0"),
+        (["--epochs", "many"], "epochs must be an integer, got many"),
+        (["--seeds", "-1"], "seeds must be 0 to 2^32 - 1; got -1"),
+        (["--learning_rate", "0"], "learning_rate must be > 0"),
+        (["--epoch", "3"], "unknown option 'epoch'; nearest: epochs"),
+        (["--bit", "3"], "unknown option 'bit'; nearest: "),
+    ],
+)
+def test_bad_input_is_one_line(
+    argv: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert message in refused(capsys, *argv, "--out", str(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_output_folder_that_cannot_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    line = refused(capsys, "--out", str(tmp_path / "file" / "out"))
+    assert line.startswith("error: out must be a folder one can write to, got ")
+
+
+def test_missing_data_names_the_path_and_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = refused(
+        capsys, "--data", "folder", "--data_root", str(tmp_path / "none"), "--out", str(tmp_path / "out")
+    )
+    assert str(tmp_path / "none") in line
+    assert not (tmp_path / "out").exists()
+
+
+SMALL = ("--data", "folder", "--epochs", "1", "--batch_size", "8", "--seeds", "0", "--setups", "ste", "zero")
+
+
+def test_it_prints_the_table_and_where_the_report_is(
+    images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(
+        [*SMALL, "--data_root", str(images), "--bits", "3", "--activation_bits", "2", "--out", str(tmp_path)]
+    )
+    out = capsys.readouterr().out
+    assert "zero" in out
+    assert f"report: {tmp_path / 'report.html'}" in out
+    assert (tmp_path / "report.html").is_file()
+    assert '"weight_bits": 3' in (tmp_path / "ste-seed0" / "result.json").read_text()
+    assert '"activation_bits": 2' in (tmp_path / "ste-seed0" / "result.json").read_text()
+
+
+def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(
+    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = import_module("qat.comparison.compare")
+    train = module._train
+
+    def stopped(run, settings, advance) -> None:
+        if run.setup == "zero":
+            raise KeyboardInterrupt
+        train(run, settings, advance)
+
+    monkeypatch.setattr(module, "_train", stopped)
+    with pytest.raises(SystemExit) as leaving:
+        main([*SMALL, "--data_root", str(images), "--out", str(tmp_path)])
+    assert leaving.value.code == 130
+    assert "stopped; 1 of 2 runs are finished and kept" in capsys.readouterr().err
+    assert (tmp_path / "ste-seed0" / "result.json").is_file()
