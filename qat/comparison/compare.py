@@ -66,7 +66,8 @@ def compare(settings: Settings, runs: Sequence[Run]) -> None:
         task = progress.add_task("", total=settings.epochs * len(todo))
         for number, run in enumerate(todo, 1):
             progress.update(task, description=f"run {number} of {len(todo)}: {run.setup}, seed {run.seed}")
-            _train(run, settings, _Advance(progress, task))
+            accuracy = _train(run, settings, _Advance(progress, task))
+            progress.console.print(f"{run.setup}, seed {run.seed}: test accuracy {100 * accuracy:.1f} %")
 
 
 def _set_aside(out: Path, settings: Settings) -> None:
@@ -99,12 +100,11 @@ def is_finished(run: Run, settings: Settings) -> bool:
     return isinstance(result, dict) and all(result.get(key) == value for key, value in identity.items())
 
 
-def _train(run: Run, settings: Settings, advance: Callback) -> None:
-    setup = SETUPS[run.setup]
+def _train(run: Run, settings: Settings, advance: Callback) -> float:
+    """Train, test and write the result; the test accuracy in 0..1."""
     seed_everything(run.seed, verbose=False)
-    classifier = settings.classifier(setup, run.seed)
+    classifier = settings.classifier(SETUPS[run.setup], run.seed)
     data = ImageData(settings.data, settings.data_root, settings.batch_size, seed=run.seed)
-    example = torch.zeros(settings.batch_size, *data.input_shape)
     recorder = Recorder()
     trainer = Trainer(
         accelerator="cuda" if torch.cuda.is_available() else "cpu",
@@ -120,22 +120,32 @@ def _train(run: Run, settings: Settings, advance: Callback) -> None:
     )
     try:
         trainer.fit(classifier, datamodule=data)
+        test = trainer.test(classifier, datamodule=data, verbose=False)[0]
     except SystemExit:  # Lightning's way to end after Ctrl-C
         if trainer.state.status == TrainerStatus.INTERRUPTED:
             raise KeyboardInterrupt from None
         raise
-    test = trainer.test(classifier, datamodule=data, verbose=False)[0]
     trainer.save_checkpoint(run.folder / "final.ckpt")
     write_json(run.folder / "step_losses.json", recorder.step_losses)
+    model = classifier.model.cpu()
     result = {
         "schema": SCHEMA,
         **run.identity(settings),
         **recorder.result(),
         "test": {"accuracy": test["test_accuracy"], "loss": test["test_loss"]},
-        "saved_bytes": saved_bytes(classifier.model.cpu(), example).total,
-        "digests": digests(classifier.model),
+        "saved_bytes": saved_bytes(model, torch.zeros(settings.batch_size, *data.input_shape)).total,
+        "digests": digests(model),
     }
-    twin = Run(PAIRS[run.setup], run.seed, run.out) if run.setup in PAIRS else None
-    if twin is not None and is_finished(twin, settings):
-        result["difference"] = difference(twin.folder, run.folder, set(recorder.gradient_norm))
-    write_json(run.folder / "result.json", result)
+    # Written last: a folder with a result.json is a finished run.
+    write_json(run.folder / "result.json", result | _against_twin(run, settings, set(recorder.gradient_norm)))
+    return test["test_accuracy"]
+
+
+def _against_twin(run: Run, settings: Settings, parameters: set[str]) -> dict[str, Any]:
+    """The difference to the run that must be equal, where that one ended first."""
+    if run.setup not in PAIRS:
+        return {}
+    twin = Run(PAIRS[run.setup], run.seed, run.out)
+    if not is_finished(twin, settings):
+        return {}
+    return {"difference": difference(twin.folder, run.folder, parameters)}

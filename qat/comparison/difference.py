@@ -19,16 +19,19 @@ def difference(one: Path, other: Path, parameters: set[str]) -> dict[str, float]
         `losses` over all steps, `parameters` and `buffers` of the trained network; NaN where a value is NaN,
         infinity where the runs differ in length or keys.
     """
-    losses = [
-        json.loads((folder / "step_losses.json").read_text(encoding="utf-8")) for folder in (one, other)
-    ]
+    losses = [_step_losses(folder / "step_losses.json") for folder in (one, other)]
     states = [_network_state(folder / "final.ckpt") for folder in (one, other)]
-    largest = {"losses": _largest(*(torch.tensor(steps, dtype=torch.float64) for steps in losses))}
+    largest = {"losses": _largest(*losses)}
     keys = states[0].keys() | states[1].keys()
     for part, chosen in (("parameters", keys & parameters), ("buffers", keys - parameters)):
         each = [0.0] + [_largest(states[0].get(key), states[1].get(key)) for key in chosen]
         largest[part] = torch.tensor(each, dtype=torch.float64).max().item()  # unlike max(), it keeps a NaN
     return largest
+
+
+def _step_losses(path: Path) -> Tensor:
+    steps = json.loads(path.read_text(encoding="utf-8"))
+    return torch.tensor([math.nan if loss is None else loss for loss in steps], dtype=torch.float64)
 
 
 def _network_state(path: Path) -> dict[str, Tensor]:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import platform
 import time
 from dataclasses import asdict, dataclass
@@ -121,7 +122,15 @@ def versions() -> dict[str, str]:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write a file whole or not at all."""
+    """Write a file whole or not at all, in strict JSON: a number that is not finite becomes null."""
     part = path.with_name(path.name + ".part")
-    part.write_text(json.dumps(content, indent=1), encoding="utf-8")
+    part.write_text(json.dumps(_finite(content), indent=1, allow_nan=False), encoding="utf-8")
     part.replace(path)
+
+
+def _finite(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {key: _finite(value) for key, value in content.items()}
+    if isinstance(content, list):
+        return [_finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content

@@ -73,6 +73,7 @@ def test_it_prints_the_table_and_where_the_report_is(
         [*SMALL, "--data_root", str(images), "--bits", "3", "--activation_bits", "2", "--out", str(tmp_path)]
     )
     out = capsys.readouterr().out
+    assert "ste, seed 0: test accuracy " in out
     assert "zero" in out
     assert f"report: {tmp_path / 'report.html'}" in out
     assert (tmp_path / "report.html").is_file()
@@ -86,10 +87,10 @@ def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(
     module = import_module("qat.comparison.compare")
     train = module._train
 
-    def stopped(run, settings, advance) -> None:
+    def stopped(run, settings, advance) -> float:
         if run.setup == "zero":
             raise KeyboardInterrupt
-        train(run, settings, advance)
+        return train(run, settings, advance)
 
     monkeypatch.setattr(module, "_train", stopped)
     with pytest.raises(SystemExit) as leaving:

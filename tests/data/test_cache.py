@@ -1,4 +1,4 @@
-import pickle
+import os
 from pathlib import Path
 
 import pytest
@@ -43,8 +43,13 @@ def test_no_cache_or_another_key(root: Path) -> None:
 
 
 class Harm:
+    """Unpickled carelessly, it makes the folder `path`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+
     def __reduce__(self):
-        return exec, ("raise AssertionError('the cache ran code')",)
+        return os.mkdir, (self.path,)
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", "half", "dict", "list", "code"])
@@ -58,10 +63,11 @@ def test_a_broken_cache_is_none(root: Path, content) -> None:
     elif content == "list":
         torch.save([1, 2], file)
     elif content == "code":
-        file.write_bytes(pickle.dumps(Harm()))
+        torch.save({"key": "key", "images": Harm(root / "harm")}, file)
     else:
         file.write_bytes(content)
     assert cache.read(root, "key") is None
+    assert not (root / "harm").exists()
     cache.write(root, "key", image_set(9))
     found = cache.read(root, "key")
     assert found is not None

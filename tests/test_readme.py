@@ -1,0 +1,104 @@
+"""The README stays true: its commands run, its Python runs, its tree is the tree."""
+
+import ast
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+from qat.comparison import cli as comparison
+from qat.training import cli as training
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def commands(script: str) -> list[list[str]]:
+    """Arguments of each call of a script in the shell blocks."""
+    lines = "\n".join(blocks("sh")).replace("\\\n", " ").splitlines()
+    calls = [shlex.split(line, comments=True) for line in lines if f"python scripts/{script}" in line]
+    assert calls, f"README shows no call of {script}"
+    return [call[call.index(f"scripts/{script}") + 1 :] for call in calls]
+
+
+@pytest.fixture
+def beside_configs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory of its own, with the configs."""
+    shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_python_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    for block in blocks("python"):
+        exec(compile(block, "README.md", "exec"), {})
+    assert int(capsys.readouterr().out) > 0
+
+
+def test_compare_commands_run(beside_configs: Path) -> None:
+    # One epoch of one setup on the embedded data: what is tested is that the options are right.
+    short = ["--data", "mnist5k", "--epochs", "1", "--setups", "float", "--seeds", "0", "--batch_size", "500"]
+    for argv in commands("compare.py"):
+        if "--help" not in argv:
+            comparison.main([*argv, *short])
+    assert (beside_configs / "runs" / "compare" / "report.html").is_file()
+
+
+def test_train_commands_run_in_their_order(beside_configs: Path) -> None:
+    step = ["--trainer.limit_train_batches", "1", "--trainer.limit_val_batches", "1"]
+    for number, argv in enumerate(commands("train.py"), 1):
+        if "--help" in argv:
+            continue
+        epochs = (
+            ["--trainer.max_epochs", str(number), *step]
+            if argv[0] == "fit"
+            else ["--trainer.limit_test_batches", "1"]
+        )
+        training.main([*argv, *epochs, "--data.name", "mnist5k", "--trainer.enable_progress_bar", "false"])
+
+
+def test_both_ways_without_make_are_shown() -> None:
+    shell = "\n".join(blocks("sh"))
+    for command in ("make compare", "make test", 'pip install --editable ".[dev]"', "-m pytest"):
+        assert command in shell
+
+
+def test_links_lead_somewhere() -> None:
+    for target in re.findall(r"\]\((?!http)([^)#]+)\)", README):
+        assert (ROOT / target).is_file(), target
+
+
+def caption(path: Path) -> str:
+    """The first line of a Python file's docstring, or of a YAML file's comment."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".yaml":
+        return text.splitlines()[0].removeprefix("# ")
+    docstring = ast.get_docstring(ast.parse(text))
+    assert docstring, f"{path} has no docstring"
+    return docstring.splitlines()[0]
+
+
+def tree() -> str:
+    """Every file of the package, the scripts and the configs, with its caption."""
+    lines: list[str] = []
+    for top in ("qat", "scripts", "configs"):
+        for path in sorted((ROOT / top).rglob("*"), key=lambda p: (p.parent.as_posix(), p.name)):
+            if path.suffix not in (".py", ".yaml"):
+                continue
+            name = path.relative_to(ROOT).as_posix()
+            lines.append(f"{name.removesuffix('__init__.py'):46} {caption(path)}")
+    return "\n".join(lines)
+
+
+def test_the_tree_is_the_tree() -> None:
+    assert tree() in README, "update the tree in README.md: python tests/test_readme.py prints it"
+
+
+if __name__ == "__main__":
+    print(tree())
