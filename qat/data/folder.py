@@ -55,7 +55,7 @@ def class_names(root: Path) -> tuple[str, ...]:
         if not found[part]:
             raise ValueError(
                 f"data_root: {path.absolute()} must be a folder with one folder of images per class, but"
-                f" {'has no folders' if path.is_dir() else 'does not exist'}; set --data_root or QAT_DATA to"
+                f" {'has no folders' if path.is_dir() else 'does not exist'}; set data_root or QAT_DATA to"
                 f" the folder that holds train/ and test/"
             )
     different = sorted(found["train"] ^ found["test"])

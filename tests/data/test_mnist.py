@@ -108,7 +108,7 @@ def test_missing_without_a_network(tmp_path: Path) -> None:
         str(tmp_path / "MNIST" / "raw"),
         "download failed",
         "--data mnist5k",
-        "--data_root",
+        "data_root or QAT_DATA",
         "QAT_DATA",
     ):
         assert part in str(error.value)

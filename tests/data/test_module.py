@@ -186,7 +186,7 @@ def test_nothing_to_validate_with(tmp_path: Path, write_folder) -> None:
 
 
 def test_errors_of_the_data_reach_the_caller(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="--data_root"):
+    with pytest.raises(ValueError, match="set data_root or QAT_DATA"):
         ImageData("folder", str(tmp_path)).prepare_data()
 
 
