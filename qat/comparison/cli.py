@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import get_args
 
 from rich.console import Console
 
@@ -17,9 +16,9 @@ from qat.layers import Quantization
 from qat.layers.config import CONFIGURABLE_WIDTHS
 from qat.models import MODELS
 from qat.quantizers.grid import check_bits
-from qat.training.classifier import LossName
 from qat.training.cli import BAD_INPUT, leave
 from qat.training.messages import one_line
+from qat.training.objective import LOSSES
 from qat.training.output import check_writable
 from qat.training.parser import OneLineParser
 from qat.training.quiet import quiet
@@ -36,7 +35,7 @@ def _parser() -> OneLineParser:
     add("--bits", type=int, default=4, help="Of weights and activations: 1 to 8, 16, or 32 for float.")
     add("--weight_bits", type=int | None, default=None, help="Of weights, where they differ from --bits.")
     add("--activation_bits", type=int | None, default=None, help="Of activations, where they differ.")
-    add("--loss", type=str, default="huber", help=f"One of {', '.join(get_args(LossName))}.")
+    add("--loss", type=str, default="huber", help=f"One of {', '.join(LOSSES)}.")
     add("--epochs", type=int, default=Settings.epochs, help="At least 1.")
     add("--batch_size", type=int, default=Settings.batch_size, help="Images a step.")
     add("--learning_rate", type=float, default=Settings.learning_rate, help="Peak of the schedule.")

@@ -3,14 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from qat.comparison.setups import SETUPS, Setup
-from qat.data import SOURCES, DataName, data_shape, resolve_root
+from qat.data import DataName, data_shape, find_source, resolve_root
 from qat.layers import Quantization
 from qat.models import MODELS, ModelName
 from qat.names import unknown_name
-from qat.training.classifier import Classifier, LossName
+from qat.training.classifier import Classifier
+from qat.training.objective import LOSSES, LossName
 from qat.training.result import versions
 
 
@@ -29,7 +30,8 @@ class Settings:
         learning_rate: peak of the one-cycle schedule.
 
     Raises:
-        ValueError: a name is unknown or a number out of range.
+        ValueError: a name is unknown, or epochs or batch_size are out of range; the rest is checked where a
+            classifier is built.
     """
 
     data: DataName = "mnist5k"
@@ -42,12 +44,11 @@ class Settings:
     learning_rate: float = 0.01
 
     def __post_init__(self) -> None:
-        if self.data not in SOURCES:
-            raise unknown_name("data", self.data, SOURCES)
+        find_source(self.data)
         if self.model not in MODELS:
             raise unknown_name("model", self.model, MODELS)
-        if self.loss not in get_args(LossName):
-            raise unknown_name("loss", self.loss, get_args(LossName))
+        if self.loss not in LOSSES:
+            raise unknown_name("loss", self.loss, LOSSES)
         for name in ("epochs", "batch_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1; got {getattr(self, name)}")

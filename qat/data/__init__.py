@@ -6,6 +6,6 @@ their codes are the bytes.
 
 from qat.data.images import ImageSet
 from qat.data.module import ImageData
-from qat.data.sources import SOURCES, DataName, data_shape, resolve_root
+from qat.data.sources import SOURCES, DataName, data_shape, find_source, resolve_root
 
-__all__ = ["SOURCES", "DataName", "ImageData", "ImageSet", "data_shape", "resolve_root"]
+__all__ = ["SOURCES", "DataName", "ImageData", "ImageSet", "data_shape", "find_source", "resolve_root"]

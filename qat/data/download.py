@@ -8,8 +8,8 @@ from pathlib import Path
 def missing(what: str, path: Path, reason: str) -> ValueError:
     """The error for a data set that is not where it was looked for."""
     return ValueError(
-        f"data_root: no {what} in {path.absolute()} ({reason}); use --data mnist5k (train.py: --data.name mnist5k),"
-        f" which needs no download, or set data_root or QAT_DATA to the folder that holds it"
+        f"data_root: no {what} in {path.absolute()} ({reason}); use --data mnist5k (train.py: --data.name"
+        f" mnist5k), which needs no download, or set data_root or QAT_DATA to the folder that holds it"
     )
 
 

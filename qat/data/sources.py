@@ -1,6 +1,5 @@
 """The data sets by name."""
 
-import difflib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from typing import Literal
 
 from qat.data import cifar10, folder, mnist
 from qat.data.images import ImageSet
+from qat.names import unknown_name
 
 DataName = Literal["mnist5k", "mnist", "cifar10", "folder"]
 Shape = tuple[int, int, int]
@@ -34,8 +34,7 @@ SOURCES: dict[str, Source] = {
 def find_source(name: str) -> Source:
     """The source of that name; raise ValueError with the nearest names otherwise."""
     if name not in SOURCES:
-        near = difflib.get_close_matches(name, SOURCES) or list(SOURCES)
-        raise ValueError(f"name: expected one of {', '.join(SOURCES)}, got {name!r}; try {' or '.join(near)}")
+        raise unknown_name("data", name, SOURCES)
     return SOURCES[name]
 
 

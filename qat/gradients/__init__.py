@@ -1,6 +1,51 @@
 """Functions whose backward is chosen, not derived."""
 
+from qat.gradients.check import check_gradient
 from qat.gradients.clamping import clamp
-from qat.gradients.rounding import ROUNDINGS, Rounding, RoundingName, round_ste, round_zero
+from qat.gradients.control import (
+    clip_gradient_norm,
+    clip_gradient_value,
+    refuse_second_derivative,
+    scale_gradient,
+    stop_gradient,
+)
+from qat.gradients.numpy_bridge import numpy_function
+from qat.gradients.rounding import (
+    ROUNDINGS,
+    Rounding,
+    RoundingName,
+    one_hot_argmax_ste,
+    round_ewgs,
+    round_soft,
+    round_ste,
+    round_stochastic,
+    round_zero,
+    sign_ste,
+)
+from qat.gradients.stable import logsumexp, relu_soft
+from qat.gradients.verdict import Finding, Verdict
 
-__all__ = ["ROUNDINGS", "Rounding", "RoundingName", "clamp", "round_ste", "round_zero"]
+__all__ = [
+    "ROUNDINGS",
+    "Finding",
+    "Rounding",
+    "RoundingName",
+    "Verdict",
+    "check_gradient",
+    "clamp",
+    "clip_gradient_norm",
+    "clip_gradient_value",
+    "logsumexp",
+    "numpy_function",
+    "one_hot_argmax_ste",
+    "refuse_second_derivative",
+    "relu_soft",
+    "round_ewgs",
+    "round_soft",
+    "round_ste",
+    "round_stochastic",
+    "round_zero",
+    "scale_gradient",
+    "sign_ste",
+    "stop_gradient",
+]

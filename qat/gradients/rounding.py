@@ -1,10 +1,16 @@
-"""Roundings: one forward (round half to even), many gradients. None of them sees a scale or bits."""
+"""Roundings: one forward (round half to even; but for the random one), many gradients.
 
+None of them sees a scale or bits.
+"""
+
+import math
 from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
+
+from qat.gradients.control import refuse_second_derivative
 
 Rounding = Callable[[Tensor], Tensor]
 
@@ -13,6 +19,8 @@ def round_zero(x: Tensor) -> Tensor:
     """Round half to even with its true gradient, which is zero.
 
     Forward: `round(x)`. Gradient: `0 * g`, exactly 0 everywhere.
+
+    Second derivative: 0.
 
     Shape: any -> the same. This is `torch.round` under the name that configurations use.
     """
@@ -32,7 +40,7 @@ class _RoundSTE(torch.autograd.Function):
 def round_ste(x: Tensor) -> Tensor:
     """Round half to even with the straight-through gradient.
 
-    Forward: `round(x)`. Gradient: `1 * g`.
+    Forward: `round(x)`. Gradient: `1 * g`. Second derivative: that of the identity.
 
     Shape: any -> the same. Source: Bengio et al. 2013, "Estimating or propagating gradients through
     stochastic neurons", section 2.3.
@@ -40,5 +48,171 @@ def round_ste(x: Tensor) -> Tensor:
     return _RoundSTE.apply(x)
 
 
-RoundingName = Literal["zero", "ste"]
-ROUNDINGS: dict[str, Rounding] = {"zero": round_zero, "ste": round_ste}
+class _RoundEWGS(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, delta: float) -> Tensor:
+        ctx.delta = delta
+        ctx.save_for_backward(x)
+        return torch.round(x)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
+        (x,) = ctx.saved_tensors
+        grad = g * (1 + ctx.delta * g.sign() * (x - torch.round(x)))
+        return refuse_second_derivative(grad, x, name="round_ewgs"), None
+
+
+def round_ewgs(x: Tensor, delta: float = 1e-3) -> Tensor:
+    """Round half to even with element-wise gradient scaling.
+
+    Forward: `round(x)`. Gradient: `g (1 + delta sign(g) (x - round(x)))`: larger where the step leads away
+    from the value rounded to. It is not linear in g, so it has no second derivative: refused.
+
+    Args:
+        x: any shape.
+        delta: strength, >= 0; 0 is straight-through.
+
+    Shape: any -> the same.
+
+    Raises:
+        ValueError: delta is not >= 0.
+        RuntimeError: a second derivative is asked for.
+
+    Source: Lee et al. 2021, "Network quantization with element-wise gradient scaling", equation 4.
+    """
+    if not delta >= 0:
+        raise ValueError(f"delta must be >= 0, got {delta!r}; 1e-3 is usual, 0 is straight-through")
+    return _RoundEWGS.apply(x, delta)
+
+
+class _RoundSoft(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, sharpness: float) -> Tensor:
+        ctx.sharpness = sharpness
+        ctx.save_for_backward(x)
+        return torch.round(x)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
+        (x,) = ctx.saved_tensors
+        k = ctx.sharpness
+        slope = 1 - torch.tanh(k * (x - torch.floor(x) - 0.5)) ** 2
+        return g * (slope * (k / (2 * math.tanh(k / 2)))), None
+
+
+def round_soft(x: Tensor, sharpness: float = 2.2) -> Tensor:
+    """Round half to even with the gradient of a soft staircase.
+
+    Forward: `round(x)`. Gradient, with k = sharpness and r = x - floor(x) - 0.5:
+    `g k (1 - tanh^2(k r)) / (2 tanh(k / 2))`, the derivative of
+    `floor(x) + 0.5 + tanh(k r) / (2 tanh(k / 2))`; second derivative: the second of that staircase.
+
+    Args:
+        x: any shape.
+        sharpness: > 0; towards 0 the gradient becomes straight-through, towards infinity zero between the
+            steps. 2.2 is the paper's alpha of 0.2.
+
+    Shape: any -> the same.
+
+    Raises:
+        ValueError: sharpness is not > 0.
+
+    Source: Gong et al. 2019, "Differentiable soft quantization", section 3.2.
+    """
+    if not sharpness > 0:
+        raise ValueError(f"sharpness must be > 0, got {sharpness!r}; 2.2 is usual")
+    return _RoundSoft.apply(x, sharpness)
+
+
+class _RoundStochastic(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, generator: torch.Generator | None) -> Tensor:
+        # floor(x + u) itself is not right in floating point: 3 + 0.999 is 4 in bfloat16, and its u has too
+        # few bits for small fractions. x - floor(x) is exact.
+        u = torch.empty_like(x, dtype=torch.promote_types(x.dtype, torch.float32))
+        low = torch.floor(x)
+        # lt_ writes 0 and 1 as floats: bools are several times slower.
+        return low.add_(u.uniform_(generator=generator).lt_(x - low))
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
+        return g, None
+
+
+def round_stochastic(x: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    """Round up or down at random, right on average, with the straight-through gradient.
+
+    Forward: `floor(x + u)`, u uniform in [0, 1), that is up with probability `x - floor(x)`. Gradient:
+    `1 * g`. Second derivative: that of the identity. An integer stays what it is, in every dtype.
+
+    Args:
+        x: any shape.
+        generator: of the random numbers, on the device of x; None: torch's global one, which a checkpointed
+            block replays. `torch.compile` takes None alone.
+
+    Shape: any -> the same.
+
+    Source: Gupta et al. 2015, "Deep learning with limited numerical precision", section 3.
+    """
+    return _RoundStochastic.apply(x, generator)
+
+
+class _SignSTE(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        if ctx.needs_input_grad[0]:
+            ctx.save_for_backward(x.abs() <= 1)
+        # x + 0 turns -0 into 0, and the last term keeps NaN seen. No torch.where: bools are several times slower.
+        return torch.copysign(torch.ones((), dtype=x.dtype, device=x.device), x + 0.0) + 0 * x.clamp(-1, 1)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        (inside,) = ctx.saved_tensors
+        return torch.where(inside, g, 0.0)
+
+
+def sign_ste(x: Tensor) -> Tensor:
+    """The sign, +1 for zero, with the straight-through gradient inside [-1, 1].
+
+    Forward: `+1` where x >= 0 (-0.0 too), else `-1`; NaN stays NaN. Gradient: `g` where `-1 <= x <= 1`, else
+    0. Second derivative: that of `clamp(x, -1, 1)`. One byte an element is kept.
+
+    Shape: any -> the same. Source: Courbariaux et al. 2016, "Binarized neural networks", section 2.3.
+    """
+    return _SignSTE.apply(x)
+
+
+class _OneHotArgmax(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, dim: int) -> Tensor:
+        return torch.zeros_like(x).scatter_(dim, x.argmax(dim, keepdim=True), 1.0)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
+        return g, None
+
+
+def one_hot_argmax_ste(x: Tensor, dim: int = -1) -> Tensor:
+    """One where x is largest along a dimension, else zero, with the straight-through gradient.
+
+    Forward: `one_hot(argmax(x))` in x's dtype; the first of equals wins. Gradient: `1 * g`. Second
+    derivative: that of the identity.
+
+    Args:
+        x: `(..., C, ...)`, C > 0.
+        dim: the dimension of C.
+
+    Shape: `(..., C, ...)` -> the same. Source: Bengio et al. 2013, section 2.3; Jang et al. 2017
+    (Gumbel-softmax), section 2.2, gives the softmax' gradient instead.
+    """
+    return _OneHotArgmax.apply(x, dim)
+
+
+RoundingName = Literal["zero", "ste", "ewgs", "soft", "stochastic"]
+ROUNDINGS: dict[str, Rounding] = {
+    "zero": round_zero,
+    "ste": round_ste,
+    "ewgs": round_ewgs,
+    "soft": round_soft,
+    "stochastic": round_stochastic,
+}

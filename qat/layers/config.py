@@ -1,7 +1,7 @@
 """What to quantize, and how: the configuration, which is also the YAML block."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import Tensor
@@ -31,8 +31,8 @@ class Quantization:
             `activation_bits`, `rounding` and `per_channel`; the first glob that matches a layer wins.
 
     Raises:
-        TypeError: bits that are not an integer, a flag that is not true or false.
-        ValueError: bits out of range, an unknown rounding, an unknown key under `layers`.
+        ValueError: bits that are not one of these integers, a flag that is not true or false, an unknown
+            rounding, an unknown key or a wrong value under `layers`.
     """
 
     weight_bits: int = 4
@@ -50,7 +50,7 @@ class Quantization:
             check_bits(name, getattr(self, name), CONFIGURABLE_WIDTHS)
         for name in ("per_channel", "input_signed"):
             if not isinstance(getattr(self, name), bool):
-                raise TypeError(f"{name} must be true or false; got {getattr(self, name)!r}")
+                raise ValueError(f"{name} must be true or false; got {getattr(self, name)!r}")
         if not callable(self.rounding) and self.rounding not in ROUNDINGS:
             raise unknown_name("rounding", self.rounding, ROUNDINGS)
         for pattern, override in self.layers.items():
@@ -61,23 +61,29 @@ class Quantization:
         """The rounding itself, also where it was given by name."""
         return self.rounding if callable(self.rounding) else ROUNDINGS[self.rounding]
 
-    def resolve(self, names: list[str]) -> dict[str, "Quantization"]:
-        """The configuration of each named module that `layers` gives one of its own.
+    def resolve(self, readers: list[str], activations: list[str]) -> dict[str, "Quantization"]:
+        """The configuration of each layer and activation that `layers` gives one of its own.
 
         In it `first_last_bits` and `input_bits` follow an overridden `weight_bits` and `activation_bits`.
 
+        Args:
+            readers: names of the convolution and linear layers.
+            activations: names of the activation modules that feed them; weights are not theirs.
+
         Raises:
-            ValueError: a pattern matches none of the names.
+            ValueError: a pattern matches nothing that it has a say in.
         """
         resolved: dict[str, Quantization] = {}
         for pattern, override in self.layers.items():
+            of_weights = override.keys() <= {"weight_bits", "per_channel"}
+            names = readers if of_weights else [*readers, *activations]
             for name in match_names(pattern, names, "layers pattern"):
                 resolved.setdefault(name, self._override(pattern, override))
         return resolved
 
     def _override(self, pattern: str, override: Any) -> "Quantization":
         if not isinstance(override, dict):
-            raise TypeError(
+            raise ValueError(
                 f"layers[{pattern!r}] must be a mapping like {{weight_bits: 8}}; got {override!r}"
             )
         for key in override:
@@ -87,8 +93,5 @@ class Quantization:
         wider = {implied[key]: bits for key, bits in override.items() if key in implied}
         try:
             return replace(self, layers={}, **override, **wider)
-        except (TypeError, ValueError) as error:
-            raise type(error)(f"layers[{pattern!r}]: {error}") from None
-
-
-assert set(OVERRIDABLE) <= {f.name for f in fields(Quantization)}
+        except ValueError as error:
+            raise ValueError(f"layers[{pattern!r}]: {error}") from None

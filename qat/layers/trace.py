@@ -6,34 +6,40 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
+
+from qat.buffers import call_on, copy_buffers
 
 MATRIX_LAYERS = (nn.Conv2d, nn.Linear)
 ACTIVATIONS = (nn.ReLU,)
 
 # Functions by name, module or functional form alike. What is not listed gives signed values off the grid.
 KEEP_GRID = {
-    *("max_pool1d", "max_pool2d", "max_pool3d", "adaptive_max_pool2d", "dropout", "dropout2d"),
+    *("max_pool1d", "max_pool2d", "max_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d"),
+    *("flatten", "view", "view_as", "reshape", "unflatten", "squeeze", "unsqueeze", "permute", "transpose"),
     *(
-        "flatten",
-        "view",
-        "reshape",
-        "unflatten",
-        "squeeze",
-        "unsqueeze",
-        "permute",
-        "transpose",
+        "chunk",
+        "split",
+        "unbind",
+        "__getitem__",
+        "channel_shuffle",
         "contiguous",
+        "clone",
+        "detach",
+        "expand",
     ),
-    *("chunk", "split", "unbind", "__getitem__", "channel_shuffle", "clone", "detach", "to", "expand"),
 }
-KEEP_SIGN = {
-    *("avg_pool2d", "adaptive_avg_pool2d", "mean", "sum", "amax", "interpolate", "cat", "concat", "stack"),
+KEEP_SIGN = {"avg_pool2d", "adaptive_avg_pool2d", "mean", "sum", "amax", "cat", "concat", "stack"}
+# These too, where the numbers among their arguments are not negative.
+ADD_OR_MULTIPLY = {
     *("add", "add_", "__add__", "__iadd__", "__radd__", "mul", "mul_", "__mul__", "__imul__", "__rmul__"),
 }
 UNSIGNED = {"relu", "relu_", "relu6", "sigmoid", "sigmoid_", "hardsigmoid", "softmax"}
+DROPOUT = {
+    *("dropout", "dropout_", "dropout1d", "dropout2d", "dropout3d", "feature_dropout", "feature_dropout_"),
+    *("alpha_dropout", "alpha_dropout_", "feature_alpha_dropout", "feature_alpha_dropout_"),
+}
 
 
 @dataclass(frozen=True)
@@ -42,8 +48,7 @@ class Fact:
 
     unsigned: bool = False
     source: str | None = None  # the activation module on whose grid it lies
-    network_input: bool = False
-    upstream: frozenset[str] = frozenset()  # the matrix layers that it depends on
+    upstream: frozenset[str] = frozenset()  # the matrix layers that it depends on; none: the network's input
 
 
 @dataclass
@@ -68,7 +73,10 @@ class Trace(TorchFunctionMode):
         self._facts: dict[int, tuple[Tensor, Fact]] = {}
 
     def fact(self, x: Tensor) -> Fact:
-        return self._facts.get(id(x), (x, Fact()))[1]
+        if id(x) in self._facts:
+            return self._facts[id(x)][1]
+        # It came past this mode, out of a custom Function say: it may depend on all that ran before.
+        return Fact(upstream=frozenset(self.readers))
 
     def learn(self, x: Tensor, fact: Fact) -> None:
         self._facts[id(x)] = (x, fact)
@@ -77,10 +85,12 @@ class Trace(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        if func.__name__ in DROPOUT:
+            return args[0]
         # Before the call: an in-place function changes what is known of its own input.
         fact = self._conclude(func.__name__, args, kwargs)
         output = func(*args, **kwargs)
-        for x in _tensors(output):
+        for x in _tensors(args[0] if func.__name__ == "__setitem__" else output):
             self.learn(x, fact)
         return output
 
@@ -90,7 +100,10 @@ class Trace(TorchFunctionMode):
         upstream = frozenset[str]().union(*(fact.upstream for fact in inputs))
         if name in KEEP_GRID or (name == "pad" and _pads_zeros(args, kwargs)):
             return replace(inputs[0], upstream=upstream)
-        unsigned = name in UNSIGNED or (name in KEEP_SIGN and all(fact.unsigned for fact in inputs))
+        if name == "hardtanh":  # what nn.ReLU6 calls
+            return Fact(unsigned=_argument(args, kwargs, 1, "min_val", -1.0) >= 0, upstream=upstream)
+        keeps = name in KEEP_SIGN or (name in ADD_OR_MULTIPLY and not any(_negative(x) for x in leaves))
+        unsigned = name in UNSIGNED or (keeps and all(fact.unsigned for fact in inputs))
         return Fact(unsigned=unsigned, upstream=upstream)
 
     def read(self, name: str, x: Tensor) -> None:
@@ -101,32 +114,42 @@ class Trace(TorchFunctionMode):
     def ran(self, name: str, x: Tensor, output: Tensor) -> None:
         self.learn(output, Fact(upstream=self.fact(x).upstream | {name}))
 
-    def activated(self, name: str, output: Tensor) -> None:
+    def activated(self, name: str, output: Tensor) -> Tensor:
         self.activations.setdefault(name, []).append(output.detach().clone())
-        self.learn(output, replace(self.fact(output), source=name))
+        # Known by a tensor of its own: an in-place activation returns its input, and who reads that variable
+        # afterwards will read what was not quantized.
+        alias = output.view_as(output)
+        self.learn(alias, replace(self.fact(output), source=name))
+        return alias
 
 
-def trace(model: nn.Module, example: Tensor | tuple[Any, ...]) -> Trace:
-    """What happened while the model ran on the example.
+def trace(model: nn.Module, args: tuple[Any, ...], signed: bool) -> Trace:
+    """What happened while the model ran on the arguments.
 
     The model runs in training mode, without grad and dropout, on copies of its buffers; afterwards its
     mode, buffers and the random state are as before.
+
+    Args:
+        model: a float model.
+        args: its arguments.
+        signed: whether the tensors among them may be negative.
     """
-    args = example if isinstance(example, tuple) else (example,)
     seen = Trace()
     modes = {module: module.training for module in model.modules()}
     hooks = list(_watch(model, seen))
     devices = sorted({x.device.index for x in _tensors(args) if x.device.type == "cuda"})
+    buffers = copy_buffers(model)
+    for x in _tensors(args):
+        seen.learn(x, Fact(unsigned=not signed))
+    for x in [*model.parameters(), *buffers.values()]:
+        seen.learn(x, Fact())
     try:
         model.train()
         for module in model.modules():
-            if "Drop" in type(module).__name__ or "StochasticDepth" in type(module).__name__:
+            if type(module).__name__ in ("StochasticDepth", "DropPath"):  # dropout of whole branches
                 module.eval()
-        for x in _tensors(args):
-            seen.learn(x, Fact(network_input=True))
-        buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
         with torch.no_grad(), torch.random.fork_rng(devices), seen:
-            functional_call(model, buffers, args)
+            call_on(model, buffers, args)
     finally:
         for hook in hooks:
             hook.remove()
@@ -138,17 +161,34 @@ def trace(model: nn.Module, example: Tensor | tuple[Any, ...]) -> Trace:
 def _watch(model: nn.Module, seen: Trace) -> Iterator[torch.utils.hooks.RemovableHandle]:
     for name, module in model.named_modules():
         if type(module) in MATRIX_LAYERS:
-            yield module.register_forward_pre_hook(lambda _, args, name=name: seen.read(name, args[0]))
-            yield module.register_forward_hook(lambda _, args, out, name=name: seen.ran(name, args[0], out))
+            yield module.register_forward_pre_hook(
+                lambda _, args, kwargs, name=name: seen.read(name, _input(args, kwargs)), with_kwargs=True
+            )
+            yield module.register_forward_hook(
+                lambda _, args, kwargs, out, name=name: seen.ran(name, _input(args, kwargs), out),
+                with_kwargs=True,
+            )
         elif type(module) in ACTIVATIONS:
             yield module.register_forward_hook(lambda _, args, out, name=name: seen.activated(name, out))
+
+
+def _input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+    x: Tensor = args[0] if args else kwargs["input"]
+    return x
 
 
 def _tensors(tree: Any) -> list[Tensor]:
     return [x for x in tree_leaves(tree) if isinstance(x, Tensor)]
 
 
+def _negative(x: Any) -> bool:
+    return isinstance(x, int | float) and x < 0
+
+
+def _argument(args: tuple[Any, ...], kwargs: dict[str, Any], place: int, name: str, default: Any) -> Any:
+    return args[place] if len(args) > place else kwargs.get(name, default)
+
+
 def _pads_zeros(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    mode = args[2] if len(args) > 2 else kwargs.get("mode", "constant")
-    value = args[3] if len(args) > 3 else kwargs.get("value")
-    return mode == "constant" and not value
+    constant = _argument(args, kwargs, 2, "mode", "constant") == "constant"
+    return constant and not _argument(args, kwargs, 3, "value", None)

@@ -1,5 +1,16 @@
-"""Losses as functions, each with a class form."""
+"""Losses: functions first; classes where there is something to hold."""
 
+from qat.losses.cross_entropy import cross_entropy
+from qat.losses.distillation import DistillationName, distillation_loss
 from qat.losses.huber import HuberLoss, huber_loss
+from qat.losses.weighted import Term, WeightedLoss
 
-__all__ = ["HuberLoss", "huber_loss"]
+__all__ = [
+    "DistillationName",
+    "HuberLoss",
+    "Term",
+    "WeightedLoss",
+    "cross_entropy",
+    "distillation_loss",
+    "huber_loss",
+]

@@ -1,85 +1,121 @@
 """Blocks that keep their input alone and run again in the backward, with nothing moved twice."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
+from torch.utils._pytree import tree_flatten, tree_unflatten
 from torch.utils.checkpoint import checkpoint
 
+from qat.buffers import call_on, copy_buffers
 from qat.names import match_names
-
-SHARED = ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set", "_version")
 
 
 class Checkpointed(nn.Module):
     """A block whose activations are recomputed in the backward (Chen et al. 2016, section 3).
 
     In training the block runs on its input and only the input is kept. In the backward it runs again on
-    copies of the buffers as they were before the first run, with the random numbers of the first run: the
-    second pass computes the same to the last bit, and observers, BatchNorm statistics and counters move
-    once. In eval mode or without grad the block is just called.
+    copies of the buffers as they were before the first run, in the modes and with the random numbers of the
+    first run: the second pass computes the same to the last bit, and observers, BatchNorm statistics and
+    counters move once. In eval mode or without grad the block is just called.
 
-    The wrapper shares the block's parameters, buffers and children under their own names, so that keys of
-    `state_dict`, patterns and .ckpt files are those of the plain model.
+    `Checkpointed(block)` returns the block itself, of a class that is a `Checkpointed` and its own: names,
+    keys, hooks, attributes and .ckpt files are those of the plain model. Forward hooks on parts of the block
+    run in both passes.
 
     Args:
-        block: any module; its state must live in parameters and buffers.
+        block: any module. Its state must live in parameters and buffers, and it must not write into its
+            input.
 
-    Shape: the block's.
+    Shape: the block's; tensors may come and go in tuples, lists and dicts.
+
+    Raises:
+        ValueError: the block is checkpointed already.
+        RuntimeError: in the forward, where the block changes its input in place.
     """
 
-    block: nn.Module
+    def __new__(cls, block: nn.Module) -> Any:
+        if isinstance(block, Checkpointed):
+            raise ValueError("the block is checkpointed already; once is enough")
+        block.__class__ = _checkpointed(type(block))
+        return block
 
     def __init__(self, block: nn.Module) -> None:
-        super().__init__()
-        for name in SHARED:
-            self.__dict__[name] = getattr(block, name)
-        self.__dict__["block"] = block  # past nn.Module's registration: it would give every key a prefix
-        self.training = block.training
+        pass  # the block is built; Python calls this on what `__new__` returned
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Shape: the block's."""
         if not (self.training and torch.is_grad_enabled()):
-            return self.block(*args, **kwargs)
-        before = _copies(dict(self.block.named_buffers()))
+            return super().forward(*args, **kwargs)
+        body = _Body(self)
+        buffers = copy_buffers(body)
+        modes = {part: part.training for part in self.modules()}
+        # One flat list: torch's checkpoint saves the tensors among its own arguments only.
+        leaves, form = tree_flatten((args, kwargs))
         runs = 0
 
-        def run(*args: Any, **kwargs: Any) -> Any:
+        def run(*leaves: Any) -> Any:
             nonlocal runs
             runs += 1
+            args, kwargs = tree_unflatten(leaves, form)
             if runs == 1:
-                return self.block(*args, **kwargs)
-            return functional_call(self.block, _copies(before), args, kwargs)
+                return body(*args, **kwargs)
+            # Copies again: with retain_graph there may be a third run.
+            again = {name: buffer.clone() for name, buffer in buffers.items()}
+            with _modes(modes):
+                return call_on(body, again, args, kwargs)
 
-        return checkpoint(run, *args, use_reentrant=False, **kwargs)
+        versions = [x._version for x in leaves if isinstance(x, Tensor)]
+        output = checkpoint(run, *leaves, use_reentrant=False)
+        if versions != [x._version for x in leaves if isinstance(x, Tensor)]:
+            raise RuntimeError(
+                f"{self._get_name()} changes its input in place, and would be run again on the changed one; "
+                "use inplace=False in it, or leave it unchecked"
+            )
+        return output
 
-    def train(self, mode: bool = True) -> "Checkpointed":
-        self.block.training = mode
-        super().train(mode)
-        return self
-
-    def _save_to_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        self.block._save_to_state_dict(*args, **kwargs)
-
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        self.block._load_from_state_dict(*args, **kwargs)
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            if "block" not in self.__dict__:  # while being unpickled
-                raise
-            return getattr(self.block, name)
-
-    def _get_name(self) -> str:
-        return f"Checkpointed {self.block._get_name()}"
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        # The class was made here, so it has no importable name: copies and pickles make it anew.
+        return _blank, (type(self).__mro__[2],), self.__getstate__()
 
 
-def _copies(buffers: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name: buffer.clone() for name, buffer in buffers.items()}
+class _Body(nn.Module):
+    """What a checkpointed block does: its own forward, past the one that checkpoints."""
+
+    def __init__(self, block: Checkpointed) -> None:
+        super().__init__()
+        self.block = block
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return super(Checkpointed, self.block).forward(*args, **kwargs)
+
+
+_CLASSES: dict[type[nn.Module], Any] = {}
+
+
+def _checkpointed(base: type[nn.Module]) -> Any:
+    if base not in _CLASSES:
+        _CLASSES[base] = type(f"Checkpointed{base.__name__}", (Checkpointed, base), {})
+    return _CLASSES[base]
+
+
+def _blank(base: type[nn.Module]) -> Any:
+    return object.__new__(_checkpointed(base))
+
+
+@contextmanager
+def _modes(modes: dict[nn.Module, bool]) -> Iterator[None]:
+    """Modules in the modes given; afterwards in those that they were in."""
+    before = {module: module.training for module in modes}
+    try:
+        for module, training in modes.items():
+            module.training = training
+        yield
+    finally:
+        for module, training in before.items():
+            module.training = training
 
 
 def checkpoint_blocks(model: nn.Module, patterns: Sequence[str]) -> nn.Module:
@@ -91,29 +127,30 @@ def checkpoint_blocks(model: nn.Module, patterns: Sequence[str]) -> nn.Module:
             outermost is meant.
 
     Raises:
-        ValueError: a pattern matches no module (the nearest names are listed), or a block would lie inside
-            another checkpointed block.
+        ValueError: a pattern matches no module (the nearest names are listed), a block is checkpointed
+            already, or it would lie inside another one.
     """
     modules = {name: module for name, module in model.named_modules() if name}
-    chosen: list[str] = []
+    chosen: dict[str, nn.Module] = {}
     for pattern in patterns:
         matches = match_names(pattern, modules, "checkpoint pattern")
-        chosen += [name for name in matches if not _inside(name, matches) and name not in chosen]
+        chosen |= {name: modules[name] for name in matches if not _container(name, matches)}
     done = [name for name, module in modules.items() if isinstance(module, Checkpointed)]
     for name in chosen:
-        outer = _inside(name, [*chosen, *done])
-        inner = next((other for other in done if other == name or _inside(other, [name])), None)
-        if outer or inner:
+        if name in done:
+            raise ValueError(f"block {name!r} is checkpointed already; once is enough")
+    every = [*chosen, *done]
+    for name in every:
+        outer = _container(name, every)
+        if outer:
             raise ValueError(
-                f"block {inner or name!r} would be checkpointed inside block {outer or name!r}; "
-                "checkpoint one of the two"
+                f"block {name!r} would be checkpointed inside block {outer!r}; checkpoint one of the two"
             )
-    for name in chosen:
-        parent, _, child = name.rpartition(".")
-        setattr(model.get_submodule(parent), child, Checkpointed(modules[name]))
+    for block in chosen.values():
+        Checkpointed(block)
     return model
 
 
-def _inside(name: str, names: Sequence[str]) -> str | None:
+def _container(name: str, names: Sequence[str]) -> str | None:
     """The first of the names that contains `name`."""
     return next((other for other in names if name.startswith(other + ".")), None)

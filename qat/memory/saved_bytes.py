@@ -4,11 +4,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from weakref import ref
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
-from torch.func import functional_call
+from torch.utils._pytree import tree_map_only
+
+from qat.buffers import call_on, copy_buffers
 
 
 @dataclass(frozen=True)
@@ -24,58 +27,90 @@ class SavedBytes:
     layers: dict[str, int]
 
 
+@dataclass(eq=False)
+class _Kept:
+    """One saved tensor: it lives as long as the graph wants it."""
+
+    tensor: Tensor
+
+
 def saved_bytes(model: nn.Module, batch: Tensor | tuple[Any, ...]) -> SavedBytes:
     """What the model saves for the backward of one batch in training mode.
 
-    Counted are unique storages, parameters and buffers excluded; a checkpointed block counts with what it
-    keeps until its backward. The model's state, mode and the random generators are left as they were.
+    Counted are unique storages that the graph of the output holds, parameters and buffers excluded; a
+    checkpointed block counts with what it keeps until its backward. The model's state and mode and the random
+    generators are left as they were.
 
     Args:
         model: the model as it trains.
         batch: `(N, C, H, W)`, or a tuple of arguments.
     """
-    args = batch if isinstance(batch, tuple) else (batch,)
-    buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
-    known = {_storage(x) for x in [*model.parameters(), *model.buffers(), *buffers.values()]}
-    counted: dict[int, tuple[str, Tensor]] = {}  # the tensors are kept: a freed storage's address is re-used
+    # A batch of its own: a slice would count with all that it is cut from.
+    args = tree_map_only(
+        Tensor,
+        lambda x: x.detach().clone().requires_grad_(x.requires_grad),
+        batch if isinstance(batch, tuple) else (batch,),
+    )
+    buffers = copy_buffers(model)
+    known = {_address(x) for x in [*model.parameters(), *model.buffers(), *buffers.values()]}
+    saved: list[tuple[str, ref[_Kept]]] = []
     running = [""]
 
-    def pack(x: Tensor) -> Tensor:
-        if _storage(x) not in known:
-            counted.setdefault(_storage(x), (running[-1], x.detach()))
-        return x.detach()  # an output that holds itself through its own graph would never be freed
+    def pack(x: Tensor) -> _Kept:
+        kept = _Kept(x.detach())
+        saved.append((running[-1], ref(kept)))
+        return kept
 
-    modes = {module: module.training for module in model.modules()}
-    devices = sorted({p.device.index for p in model.parameters() if p.device.type == "cuda"})
-    try:
-        model.train()
-        with (
-            torch.enable_grad(),
-            torch.random.fork_rng(devices),
-            _watch(model, running),
-            saved_tensors_hooks(pack, lambda x: x),
-        ):
-            functional_call(model, buffers, args)
-    finally:
-        for module, training in modes.items():
-            module.training = training
+    with (
+        _training(model),
+        _watch(model, running),
+        torch.random.fork_rng(_devices(model)),
+        torch.enable_grad(),
+        saved_tensors_hooks(pack, lambda kept: kept.tensor),
+    ):
+        output = call_on(model, buffers, args)
+    alive: dict[int, tuple[str, Tensor]] = {}
+    for name, kept in saved:
+        held = kept()
+        if held is not None and _address(held.tensor) not in known:
+            alive.setdefault(_address(held.tensor), (name, held.tensor))
+    del output
     layers: dict[str, int] = {}
-    for name, x in counted.values():
+    for name, x in alive.values():
         layers[name] = layers.get(name, 0) + x.untyped_storage().nbytes()
     return SavedBytes(sum(layers.values()), layers)
 
 
-def _storage(x: Tensor) -> int:
+def _address(x: Tensor) -> int:
     return x.untyped_storage().data_ptr()
+
+
+def _devices(model: nn.Module) -> list[int]:
+    return sorted({p.device.index for p in model.parameters() if p.device.type == "cuda"})
+
+
+@contextmanager
+def _training(model: nn.Module) -> Iterator[None]:
+    modes = {module: module.training for module in model.modules()}
+    try:
+        model.train()
+        yield
+    finally:
+        for module, training in modes.items():
+            module.training = training
 
 
 @contextmanager
 def _watch(model: nn.Module, running: list[str]) -> Iterator[None]:
     """Keep the name of the module that runs on top of the stack `running`."""
+
+    def leave(*_: Any) -> None:
+        running.pop()
+
     hooks = []
     for name, module in model.named_modules():
         hooks.append(module.register_forward_pre_hook(lambda *_, name=name: running.append(name)))
-        hooks.append(module.register_forward_hook(lambda *_: running.pop() and None))
+        hooks.append(module.register_forward_hook(leave))
     try:
         yield
     finally:

@@ -10,11 +10,16 @@ class LeNet(nn.Module):
         input_shape: `(C, H, W)` of one image; H and W at least 12.
         classes: number of logits.
 
+    Raises:
+        ValueError: the images are too small.
+
     Shape: `(N, C, H, W)` -> `(N, classes)`.
     """
 
     def __init__(self, input_shape: tuple[int, int, int] = (1, 28, 28), classes: int = 10) -> None:
         super().__init__()
+        if min(input_shape[1:]) < 12:
+            raise ValueError(f"LeNet needs images of at least 12x12, got input_shape {tuple(input_shape)}")
         channels, height, width = input_shape
         features = 16 * ((height // 2 - 4) // 2) * ((width // 2 - 4) // 2)
         self.blocks = nn.Sequential(

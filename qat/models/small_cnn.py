@@ -29,6 +29,9 @@ class SmallCNN(nn.Module):
         width: channels of the first block; the others have 2, 4 and 4 times as many.
         dropout: probability of dropping a feature before the linear layer, in [0, 1).
 
+    Raises:
+        ValueError: the images are too small.
+
     Shape: `(N, C, H, W)` -> `(N, classes)`.
     """
 
@@ -40,6 +43,8 @@ class SmallCNN(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        if min(input_shape[1:]) < 8:
+            raise ValueError(f"SmallCNN needs images of at least 8x8, got input_shape {tuple(input_shape)}")
         self.blocks = nn.Sequential(
             ConvBlock(input_shape[0], width, pool=True),
             ConvBlock(width, 2 * width, pool=True),

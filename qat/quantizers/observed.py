@@ -1,8 +1,11 @@
 """A scale that is measured on the data."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, distributed, nn
 
+from qat.names import unknown_name
 from qat.quantizers.observers import OBSERVERS, ObserverName
 
 # Below this a float32 is no longer normal. It is a floor for all-zero channels, not a range: a channel whose
@@ -22,7 +25,10 @@ class ObservedScale(nn.Module):
         shape: of the scale: `()`, or `(O, 1, 1, 1)` for a convolution's weight.
         axis: the channel axis that has its own scales; None: one scale for the tensor.
 
-    Buffers: `value`, float32, > 0; `batches`, int64, how many were observed.
+    Raises:
+        ValueError: the observer is unknown.
+
+    Buffers: `value`, float32, > 0, whatever the model's dtype; `batches`, int64, how many were observed.
     """
 
     value: Tensor
@@ -32,6 +38,8 @@ class ObservedScale(nn.Module):
         self, high: int, observer: ObserverName, shape: tuple[int, ...] = (), axis: int | None = None
     ) -> None:
         super().__init__()
+        if observer not in OBSERVERS:
+            raise unknown_name("observer", observer, OBSERVERS)
         self.high = high
         self.observer = OBSERVERS[observer]
         self.axis = axis
@@ -65,6 +73,13 @@ class ObservedScale(nn.Module):
         if self.observer.share is None and not self.training:
             return self.measure(x)
         return self.value
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "ObservedScale":
+        before = self.value
+        super()._apply(fn, recurse)
+        if self.value.dtype != torch.float32:  # half() and double() are for weights and activations
+            self.value = before.to(self.value.device)
+        return self
 
     def extra_repr(self) -> str:
         return f"shape={tuple(self.value.shape)}, axis={self.axis}"

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from qat.gradients import Rounding, clamp, round_ste
+from qat.gradients import Rounding, clamp, round_ste, round_stochastic
 from qat.quantizers.grid import IntGrid
 
 
@@ -41,14 +41,17 @@ class Quantizer(nn.Module):
     """Rounds a tensor to a grid: `value = clamp(round(x / scale), low, high) * scale`.
 
     Gradient of x: `g` where `low <= round(x / scale) <= high`, times the factor of the rounding, else 0 (as
-    `torch.fake_quantize_per_tensor_affine`). In training mode `forward` observes the tensor first and uses
+    `torch.fake_quantize_per_tensor_affine`). On the grid {-1, +1}, whose codes are two apart, n = round((x /
+    scale - 1) / 2) takes the place of the rounding: the value is `(2 clamp(n, -1, 0) + 1) * scale`, and the
+    gradient passes where `-1 <= n <= 0`. In training mode `forward` observes the tensor first and uses
     the scale just updated; in eval mode nothing moves. Codes are computed in float32 at least, also under
     autocast.
 
     Args:
         grid: the integers allowed.
         scale: a module `scale(x) -> Tensor` with `observe(x)` and `start(x)`: `ObservedScale`.
-        rounding: any function of `qat.gradients`, or your own; it sees `x / scale`.
+        rounding: any rounding of `qat.gradients`, or your own; it sees `x / scale`. The stochastic one rounds
+            half to even in eval mode.
 
     Shape: any -> the same, in the dtype and memory format of x. The scale broadcasts against x.
     Buffers: `ends`, int64 `(3,)`: bits, low and high, compared when a state is loaded.
@@ -84,9 +87,15 @@ class Quantizer(nn.Module):
     def _code(self, v: Tensor) -> Tensor:
         low, high, step = self.grid.low, self.grid.high, self.grid.step
         if step == 1:
-            return clamp(self.rounding(v), low, high)
+            return clamp(self._round(v), low, high)
         # {-1, +1}: the nearest odd number is 2 n + 1 with n = round((v - 1) / 2); powers of two stay exact.
-        return 2 * clamp(self.rounding((v - 1) / 2), (low - 1) / 2, (high - 1) / 2) + 1
+        return 2 * clamp(self._round((v - 1) / 2), (low - 1) / 2, (high - 1) / 2) + 1
+
+    def _round(self, v: Tensor) -> Tensor:
+        # What is deployed is deterministic, so evaluation is too.
+        if self.rounding is round_stochastic and not self.training:
+            return round_ste(v)
+        return self.rounding(v)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         stored = state_dict.get(prefix + "ends")

@@ -11,8 +11,8 @@ from qat.training.messages import one_line
 KEYS = ("state_dict", "epoch", "global_step", "hyper_parameters")
 
 
-def read_ckpt(path: str | Path) -> dict[str, Any]:
-    """What a .ckpt file of `fit` holds, on the CPU.
+def read_ckpt(argument: str, path: str | Path) -> dict[str, Any]:
+    """What a .ckpt file of `fit` holds, on the CPU; `argument` is what the user called the path.
 
     Raises:
         ValueError: there is no such file, or it is not a .ckpt file of `fit`.
@@ -20,15 +20,15 @@ def read_ckpt(path: str | Path) -> dict[str, Any]:
     path = Path(path)
     if not path.is_file():
         raise ValueError(
-            f"ckpt_path must be a .ckpt file, but there is none at {path}; give one that fit wrote"
+            f"{argument} must be a .ckpt file, but there is none at {path}; give one that fit wrote"
         )
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a foreign file breaks the unpickler in any way it likes
-        raise _refusal(path, f"not readable ({type(error).__name__})") from error
+        raise _refusal(argument, path, f"not readable ({type(error).__name__})") from error
     missing = [key for key in KEYS if not isinstance(content, dict) or key not in content]
     if missing:
-        raise _refusal(path, f"no {missing[0]} in it")
+        raise _refusal(argument, path, f"no {missing[0]} in it")
     return dict(content)
 
 
@@ -66,7 +66,7 @@ def check_epochs(ckpt: dict[str, Any], max_epochs: int | None) -> None:
         )
 
 
-def _refusal(path: Path, why: str) -> ValueError:
+def _refusal(argument: str, path: Path, why: str) -> ValueError:
     return ValueError(
-        f"ckpt_path must be a .ckpt file, but {path} is not one: {why}; give one that fit wrote"
+        f"{argument} must be a .ckpt file, but {path} is not one: {why}; give one that fit wrote"
     )

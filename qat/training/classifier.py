@@ -1,27 +1,27 @@
 """The LightningModule of one run: a network, its quantization, its loss and its optimizer."""
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Literal, get_args
 
 import torch
-import torch.nn.functional as F
 from lightning import LightningModule
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim import SGD, AdamW
 from torch.optim.lr_scheduler import LambdaLR
 from torchmetrics.classification import MulticlassAccuracy
 
 from qat.gradients import ROUNDINGS
 from qat.layers import Quantization, quantize
-from qat.losses import huber_loss
+from qat.losses import DistillationName
 from qat.memory import checkpoint_blocks
-from qat.models import MODELS, ModelName
+from qat.models import ModelName
 from qat.names import unknown_name
+from qat.training.ckpt import read_ckpt
+from qat.training.network import build_network
+from qat.training.objective import LOSSES, LossName, objective
 from qat.training.schedule import one_cycle, parameter_groups
 
-LossName = Literal["huber", "cross_entropy"]
 OptimizerName = Literal["adamw", "sgd"]
 
 
@@ -44,6 +44,9 @@ class Classifier(LightningModule):
         weight_decay: for weights of convolution and linear layers only, >= 0. It moves a weight even where
             its gradient is zero.
         seed: with epoch and rank it decides every random draw of a training epoch (dropout), >= 0.
+        teacher: a .ckpt file of `fit`, of a float run say, whose logits are learned as well; None: none.
+        distillation: how the distance to the teacher is measured, `kl` or `huber`.
+        distillation_weight: its factor beside the task's loss, >= 0.
 
     Raises:
         ValueError: an argument is unknown or out of range, or a pattern matches no module.
@@ -62,12 +65,16 @@ class Classifier(LightningModule):
         learning_rate: float = 0.01,
         weight_decay: float = 0.0,
         seed: int = 0,
+        teacher: str | None = None,
+        distillation: DistillationName = "kl",
+        distillation_weight: float = 1.0,
     ) -> None:
         super().__init__()
         if isinstance(quantization, Mapping):  # from a .ckpt, which holds plain types only
             quantization = Quantization(**quantization)
         shape = tuple(input_shape)
-        _check(loss, optimizer, classes, learning_rate, weight_decay, seed)
+        _check(optimizer, classes, learning_rate, weight_decay, seed)
+        self.objective = objective(loss, distillation, distillation_weight if teacher else 0.0)
         self._keep_hyperparameters(
             name=name,
             options=dict(options),
@@ -80,9 +87,15 @@ class Classifier(LightningModule):
             learning_rate=learning_rate,
             weight_decay=weight_decay,
             seed=seed,
+            teacher=teacher,
+            distillation=distillation,
+            distillation_weight=distillation_weight,
         )
-        self.loss, self.classes, self.seed = loss, classes, seed
-        self.model = quantize(_build(name, shape, classes, options), quantization, torch.zeros(2, *shape))
+        self.task, self.seed = LOSSES[loss], seed
+        self._teacher: tuple[Classifier, ...] = ()  # in a tuple: it is no part of this module's state
+        self.model = quantize(
+            build_network(name, shape, classes, options), quantization, torch.zeros(2, *shape)
+        )
         checkpoint_blocks(self.model, list(checkpoint))
         self.val_accuracy = MulticlassAccuracy(classes, average="micro")
         self.test_accuracy = MulticlassAccuracy(classes, average="micro")
@@ -95,22 +108,47 @@ class Classifier(LightningModule):
         logits: Tensor = self.model(images)
         return logits
 
-    def compute_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Mean loss of a batch; `logits (N, classes)`, `labels (N,)` in `[0, classes)`."""
-        if self.loss == "huber":
-            return huber_loss(logits, F.one_hot(labels, self.classes).to(logits.dtype))
-        return F.cross_entropy(logits, labels)
+    def load_teacher(self) -> None:
+        """Read the teacher's file, where there is one to be read.
+
+        Raises:
+            ValueError: it is no .ckpt file of `fit`, or its images or classes are others.
+        """
+        path = self.hparams["teacher"]
+        if path is None or self._teacher:
+            return
+        ckpt = read_ckpt("teacher", path)
+        teacher = Classifier(**ckpt["hyper_parameters"] | {"teacher": None})
+        for key in ("input_shape", "classes"):
+            if teacher.hparams[key] != self.hparams[key]:
+                raise ValueError(
+                    f"teacher must have {key} {self.hparams[key]}, got {teacher.hparams[key]} in {path}; "
+                    "train one on the same data"
+                )
+        teacher.load_state_dict(ckpt["state_dict"])
+        self._teacher = (teacher.eval().requires_grad_(False),)
+
+    def on_fit_start(self) -> None:
+        self.load_teacher()
+        for teacher in self._teacher:
+            teacher.to(self.device)
 
     def on_train_epoch_start(self) -> None:
         # A .ckpt is written where an epoch ends. Seeded anew here, dropout depends on seed, epoch and rank
         # alone, not on what ran before in this process: a resumed run equals the uninterrupted one.
-        own = (((self.seed << 20) + self.current_epoch) << 12) + self.global_rank
-        torch.manual_seed(own % 2**63)
+        torch.manual_seed(dropout_seed(self.seed, self.current_epoch, self.global_rank))
 
     def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
         images, labels = batch
-        loss = self.compute_loss(self(images), labels)
-        self.log("train_loss", loss, on_step=False, on_epoch=True, prog_bar=True, batch_size=len(labels))
+        tensors = {"logits": self(images), "labels": labels}
+        for teacher in self._teacher:
+            tensors["teacher"] = teacher(images)
+        loss: Tensor
+        loss, terms = self.objective(**tensors)
+        kwargs: dict[str, Any] = {"on_step": False, "on_epoch": True, "batch_size": len(labels)}
+        self.log("train_loss", loss, prog_bar=True, **kwargs)
+        if len(terms) > 1:
+            self.log_dict({f"train_{name}": value for name, value in terms.items()}, **kwargs)
         return loss
 
     def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
@@ -124,7 +162,7 @@ class Classifier(LightningModule):
         logits = self(images)
         accuracy.update(logits, labels)
         kwargs: dict[str, Any] = {"prog_bar": True, "batch_size": len(labels)}
-        self.log(f"{stage}_loss", self.compute_loss(logits, labels), sync_dist=True, **kwargs)
+        self.log(f"{stage}_loss", self.task(logits, labels), sync_dist=True, **kwargs)
         self.log(f"{stage}_accuracy", accuracy, **kwargs)
 
     def configure_optimizers(self) -> Any:
@@ -148,28 +186,15 @@ def _plain(quantization: Quantization) -> dict[str, Any]:
     return plain
 
 
-def _build(name: str, shape: tuple[int, ...], classes: int, options: Mapping[str, Any]) -> nn.Module:
-    if name not in MODELS:
-        raise unknown_name("model", name, MODELS)
-    known = dict(inspect.signature(MODELS[name]).parameters)
-    del known["input_shape"], known["classes"]
-    for key, value in options.items():
-        if key not in known:
-            raise unknown_name(f"option of {name}", key, known)
-        kinds = {int: (int,), float: (int, float)}.get(known[key].annotation, (object,))
-        if not isinstance(value, kinds) or isinstance(value, bool):
-            raise TypeError(f"option {key} of {name} must be of type {kinds[-1].__name__}, got {value!r}")
-    try:
-        return MODELS[name](shape, classes, **options)
-    except (TypeError, ValueError, RuntimeError, ArithmeticError) as error:
-        raise ValueError(
-            f"{name} cannot be built with options {dict(options)} for images {shape}: {error}"
-        ) from error
+def dropout_seed(seed: int, epoch: int, rank: int) -> int:
+    """A generator seed for each epoch of each rank, in 0 .. 2^32 - 1: the CPU's generator reads 32 bits.
+
+    The three are spread by different odd factors; the order of the images has other seeds.
+    """
+    return (seed * 0x9E3779B1 + epoch * 0x85EBCA6B + rank * 0xC2B2AE35 + 1) % 2**32
 
 
-def _check(loss: str, optimizer: str, classes: int, rate: float, decay: float, seed: int) -> None:
-    if loss not in get_args(LossName):
-        raise unknown_name("loss", loss, get_args(LossName))
+def _check(optimizer: str, classes: int, rate: float, decay: float, seed: int) -> None:
     if optimizer not in get_args(OptimizerName):
         raise unknown_name("optimizer", optimizer, get_args(OptimizerName))
     if classes < 2:

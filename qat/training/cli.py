@@ -25,7 +25,7 @@ from qat.training.quiet import quiet
 
 DESCRIPTION = "Train and test a small CNN with quantization. Details of a subcommand: fit --help."
 USAGE = "%(prog)s [--config FILE] [--model.OPTION VALUE] [--data.OPTION VALUE] [--trainer.OPTION VALUE] ..."
-BAD_INPUT = (ValueError, TypeError, OSError, pickle.UnpicklingError, MisconfigurationException)
+BAD_INPUT = (ValueError, OSError, pickle.UnpicklingError, MisconfigurationException)
 
 
 class TrainCLI(LightningCLI):
@@ -96,7 +96,7 @@ class TrainCLI(LightningCLI):
         options = self.config[self.config.subcommand]
         for group in ("model", "data", "trainer", "model.quantization"):
             if not isinstance(options[group], Namespace):
-                raise TypeError(f"{group} must be a group of options, got {options[group]}; see fit --help")
+                raise ValueError(f"{group} must be a group of options, got {options[group]}; see fit --help")
         seed, epochs = options.seed_everything, options.trainer.max_epochs
         if not 0 <= seed < 2**32:
             raise ValueError(f"seed_everything must be 0 to 2^32 - 1, got {seed}; any small number will do")
@@ -127,10 +127,12 @@ class TrainCLI(LightningCLI):
         if ckpt_path is None and self.subcommand != "fit":
             raise ValueError(f"{self.subcommand} needs --ckpt_path, the .ckpt file to evaluate")
         if ckpt_path is not None:
-            ckpt = read_ckpt(ckpt_path)
+            ckpt = read_ckpt("ckpt_path", ckpt_path)
             check_fits(ckpt, ckpt_path, self.model)
             if self.subcommand == "fit":
                 check_epochs(ckpt, self.trainer.max_epochs)
+        if self.subcommand == "fit":
+            self.model.load_teacher()
         self.datamodule.prepare_data()
         self.datamodule.setup(self.subcommand)
 

@@ -23,8 +23,8 @@ def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["--bits", "0"], "error: bits must be one of 1, 2, 3, 4, 5, 6, 7, 8, 16, 32; got 0"),
-        (["--bits", "9"], "error: bits must be one of"),
+        (["--bits", "0"], "error: bits must be one of the integers 1, 2, 3, 4, 5, 6, 7, 8, 16, 32; got 0"),
+        (["--bits", "9"], "error: bits must be one of the"),
         (["--activation_bits", "9"], "activation_bits must be one of"),
         (["--bits", "1.5"], "bits must be an integer, got 1.5"),
         (["--bits", "four"], "bits must be an integer, got four"),
@@ -60,6 +60,7 @@ def test_missing_data_names_the_path_and_the_remedy(
         capsys, "--data", "folder", "--data_root", str(tmp_path / "none"), "--out", str(tmp_path / "out")
     )
     assert str(tmp_path / "none") in line
+    assert "set data_root or QAT_DATA to the folder that holds train/ and test/" in line
     assert not (tmp_path / "out").exists()
 
 

@@ -171,7 +171,6 @@ def test_no_global_generator_moves() -> None:
         ("val_fraction", 0.0),
         ("val_fraction", 1.0),
         ("val_fraction", float("nan")),
-        ("name", "minst"),
     ],
 )
 def test_bad_arguments(argument: str, value: object) -> None:

@@ -26,10 +26,10 @@ def test_a_folders_shape(tmp_path: Path, write_folder) -> None:
 
 
 def test_an_unknown_name_lists_the_nearest() -> None:
-    with pytest.raises(ValueError, match=r"^name: [^\n]* got 'cifar100'; try cifar10$"):
+    with pytest.raises(ValueError, match=r"^unknown data 'cifar100'; nearest: cifar10$"):
         data_shape("cifar100")  # type: ignore[arg-type]
     with pytest.raises(
-        ValueError, match=r"^name: [^\n]* got '\?'; try mnist5k or mnist or cifar10 or folder$"
+        ValueError, match=r"^unknown data '\?'; choose from: mnist5k, mnist, cifar10, folder$"
     ):
         data_shape("?")  # type: ignore[arg-type]
 

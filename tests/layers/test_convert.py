@@ -117,7 +117,7 @@ def test_layer_overrides_by_name() -> None:
     assert grid(model.fc.weight_quantizer) == (5, True)
     assert grid(model.blocks[2].conv.weight_quantizer) == (4, True)
     with pytest.raises(ValueError, match=r"layers pattern 'block\.9' matches nothing; nearest: blocks"):
-        quantize(SmallCNN(), Quantization(layers={"block.9": {}}), torch.zeros(2, 1, 28, 28))
+        quantize(SmallCNN(), Quantization(layers={"block.9": {"weight_bits": 2}}), torch.zeros(2, 1, 28, 28))
 
 
 def test_a_layer_can_stay_float() -> None:
@@ -257,15 +257,15 @@ def test_several_arguments() -> None:
             return self.fc(a + b)
 
     model = quantize(Two(), Quantization(), (torch.rand(2, 4), torch.rand(2, 4)))
-    assert grid(model.fc.input_quantizer) == (4, True)
+    assert grid(model.fc.input_quantizer) == (8, False)
 
 
 @pytest.mark.parametrize(
     ("model", "example", "message"),
     [
         (nn.Sequential(nn.ReLU()), torch.rand(2, 4), "ran no nn.Conv2d or nn.Linear"),
-        (nn.Linear(4, 2), torch.rand(1, 4), "example must be a batch of at least 2 samples"),
-        (nn.Linear(4, 2), (), "example must be a batch of at least 2 samples"),
+        (nn.Linear(4, 2), torch.rand(1, 4), "example must start with a batch of at least 2 samples, got"),
+        (nn.Linear(4, 2), (), "example must start with a batch of at least 2 samples, got"),
     ],
 )
 def test_refused(model: nn.Module, example: object, message: str) -> None:
@@ -293,3 +293,218 @@ def test_true_gradients_reach_nothing_upstream_of_a_quantizer() -> None:
     model(torch.rand(4, 1, 28, 28)).square().sum().backward()
     learning = {name for name, p in model.named_parameters() if p.grad is not None and p.grad.abs().max() > 0}
     assert learning == {"fc.bias"}
+
+
+class Line(nn.Module):
+    """Two 3x3 convolutions with something between, before, or around them."""
+
+    def __init__(self, between: nn.Module | None = None, before: nn.Module | None = None) -> None:
+        super().__init__()
+        self.before = before or nn.Identity()
+        self.first = nn.Conv2d(3, 4, 3, padding=1)
+        self.between = between or nn.Identity()
+        self.second = nn.Conv2d(4, 4, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(self.between(self.first(self.before(x))))
+
+
+class Apply(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x)
+
+
+class Custom(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: Tensor) -> Tensor:
+        return x * 1
+
+    @staticmethod
+    def backward(ctx, g: Tensor) -> Tensor:
+        return g
+
+
+def write_into(x: Tensor) -> Tensor:
+    y = F.relu(x)
+    y[:, 0] = -1.0
+    return y
+
+
+UNSIGNED_BETWEEN = [
+    nn.ReLU6(),
+    nn.Sigmoid(),
+    nn.Hardsigmoid(),
+    nn.Softmax(1),
+    nn.Sequential(nn.Sigmoid(), nn.AvgPool2d(2)),
+    Apply(lambda x: F.relu(x) * 2.0 + F.relu(x).mul(0.5)),
+    Apply(lambda x: torch.cat([F.relu(x[:, :2]), torch.sigmoid(x[:, 2:])], 1)),
+]
+SIGNED_BETWEEN = [
+    nn.SiLU(),
+    nn.Hardtanh(),
+    nn.BatchNorm2d(4),
+    Apply(lambda x: F.relu(x) * -1.0),
+    Apply(lambda x: torch.add(F.relu(x), F.relu(x), alpha=-2)),
+    Apply(lambda x: F.relu(x) - 0.5),
+    Apply(lambda x: F.interpolate(F.relu(x), scale_factor=2, mode="bicubic")),
+    Apply(write_into),
+    Apply(Custom.apply),
+]
+
+
+@pytest.mark.parametrize("between", UNSIGNED_BETWEEN, ids=str)
+def test_what_cannot_be_negative_is_unsigned(between: nn.Module) -> None:
+    model = quantize(Line(between), Quantization(), torch.rand(2, 3, 8, 8))
+    assert grid(model.second.input_quantizer) == (4, False)
+
+
+@pytest.mark.parametrize("between", SIGNED_BETWEEN, ids=str)
+def test_everything_else_is_signed(between: nn.Module) -> None:
+    model = quantize(Line(between), Quantization(), torch.rand(2, 3, 8, 8))
+    assert grid(model.second.input_quantizer) == (4, True)
+
+
+KEEP = [
+    nn.MaxPool2d(2),
+    nn.Dropout(0.5),
+    nn.Dropout2d(0.5),
+    nn.ChannelShuffle(2),
+    nn.ZeroPad2d(1),
+    Apply(lambda x: F.pad(x, (1, 1))),
+    Apply(lambda x: x.view(2, 4, -1).transpose(1, 2).permute(0, 2, 1).reshape(x.shape)),
+    Apply(lambda x: torch.flatten(x, 2).unflatten(2, (8, 8)).contiguous()),
+    Apply(lambda x: x.unsqueeze(0).squeeze(0).clone()),
+    Apply(lambda x: x.chunk(1, 1)[0].split(4, 1)[0]),
+]
+LEAVE = [nn.AvgPool2d(2), nn.ConstantPad2d(1, 0.3), nn.ReflectionPad2d(1), Apply(lambda x: x + x)]
+
+
+@pytest.mark.parametrize("keep", KEEP, ids=str)
+def test_what_keeps_the_grid(keep: nn.Module) -> None:
+    model = quantize(Line(nn.Sequential(nn.ReLU(), keep)), Quantization(), torch.rand(2, 3, 8, 8))
+    assert isinstance(model.between[0], QuantReLU)
+    assert isinstance(model.second.input_quantizer, nn.Identity)
+
+
+@pytest.mark.parametrize("leave", LEAVE, ids=str)
+def test_what_leaves_the_grid(leave: nn.Module) -> None:
+    model = quantize(Line(nn.Sequential(nn.ReLU(), leave)), Quantization(), torch.rand(2, 3, 8, 8))
+    assert type(model.between[0]) is nn.ReLU
+    assert isinstance(model.second.input_quantizer, Quantizer)
+
+
+@pytest.mark.parametrize(
+    ("before", "signed"),
+    [
+        (nn.AvgPool2d(2), False),
+        (Apply(lambda x: (x - 0.5) / 0.2), True),
+        (Apply(Custom.apply), False),
+    ],
+    ids=str,
+)
+def test_the_networks_input_has_its_own_bits_whatever_was_done_to_it(before: nn.Module, signed: bool) -> None:
+    model = quantize(Line(before=before), Quantization(input_bits=7), torch.rand(2, 3, 8, 8))
+    assert grid(model.first.input_quantizer) == (7, signed)
+    assert grid(model.second.input_quantizer) == (4, True)
+
+
+def test_a_custom_function_does_not_make_the_layer_before_it_last() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), Apply(Custom.apply), nn.Linear(4, 2))
+    quantize(model, Quantization(), torch.rand(2, 4))
+    assert [grid(model[i].weight_quantizer)[0] for i in (0, 1, 3)] == [8, 4, 8]
+
+
+class Residual(nn.Module):
+    """An in-place ReLU whose input variable is read afterwards."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 4, 3, padding=1)
+        self.relu = nn.ReLU(inplace=True)
+        self.conv = nn.Conv2d(4, 4, 3, padding=1)
+        self.shortcut = nn.Conv2d(4, 4, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.stem(x)
+        y = self.relu(x)
+        return self.conv(y) + self.shortcut(input=x)
+
+
+def test_who_reads_around_an_in_place_activation_is_not_left_float(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.rand(2, 3, 8, 8)
+    model = quantize(Residual(), Quantization(2, 2), x)
+    assert all(inputs <= 4 for inputs, _ in levels(monkeypatch, model, x)[1:])
+
+
+def test_a_layers_own_bits_reach_the_activation_that_it_alone_reads() -> None:
+    config = Quantization(layers={"second": {"activation_bits": 2}})
+    model = quantize(Line(nn.ReLU()), config, torch.rand(2, 3, 8, 8))
+    assert grid(model.between.quantizer) == (2, False)
+    config = Quantization(layers={"second": {"activation_bits": 32}})
+    model = quantize(Line(nn.ReLU()), config, torch.rand(2, 3, 8, 8))
+    assert type(model.between) is nn.ReLU
+    assert isinstance(model.second.input_quantizer, nn.Identity)
+
+
+def test_a_layers_own_bits_where_others_read_the_same_activation() -> None:
+    config = Quantization(layers={"blocks.1.shortcut": {"activation_bits": 2}})
+    model = quantize(ResNet8(), config, torch.rand(2, 3, 32, 32))
+    assert grid(model.blocks[0].act2.quantizer) == (4, False)
+    assert grid(model.blocks[1].shortcut.input_quantizer) == (2, False)
+    assert isinstance(model.blocks[1].conv1.input_quantizer, nn.Identity)
+    config = Quantization(layers={"blocks.1.shortcut": {"activation_bits": 32}})
+    with pytest.raises(
+        ValueError, match=r"shortcut cannot have activation_bits 32, .* output of blocks\.0\.act2"
+    ):
+        quantize(ResNet8(), config, torch.rand(2, 3, 32, 32))
+
+
+def test_an_activations_own_bits_hold_for_its_readers() -> None:
+    config = Quantization(layers={"between": {"activation_bits": 3}, "second": {"weight_bits": 5}})
+    model = quantize(Line(nn.ReLU()), config, torch.rand(2, 3, 8, 8))
+    assert grid(model.between.quantizer) == (3, False)
+    assert isinstance(model.second.input_quantizer, nn.Identity)
+
+
+def test_an_activation_that_feeds_nothing_cannot_be_named() -> None:
+    config = Quantization(layers={"blocks.3.act": {"activation_bits": 2}})
+    with pytest.raises(ValueError, match=r"layers pattern 'blocks\.3\.act' matches nothing"):
+        quantize(SmallCNN(), config, torch.rand(2, 1, 28, 28))
+
+
+def test_what_stays_float_is_said() -> None:
+    class Mine(nn.Conv2d):
+        pass
+
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), Mine(4, 4, 3))
+    with pytest.warns(UserWarning, match=r"left float, .*: 1$"):
+        quantize(model, Quantization(), torch.rand(2, 3, 8, 8))
+
+
+def test_functional_dropout_is_off_while_the_example_runs() -> None:
+    x = torch.rand(2, 3, 8, 8)
+    model = Line(Apply(lambda y: F.dropout(F.relu(y), 0.5)))
+    largest = F.relu(model.first(x)).max()
+    quantize(model, Quantization(), x)
+    assert model.second.input_quantizer.scale.value.item() == (largest / 15).item()
+
+
+def test_a_layer_that_runs_twice_starts_from_both_inputs() -> None:
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv2d(3, 3, 3, padding=1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.conv(x) + self.conv(-5 * x)
+
+    x = torch.rand(2, 3, 8, 8)
+    model = quantize(Twice(), Quantization(), x)
+    assert grid(model.conv.input_quantizer) == (8, True)
+    assert model.conv.input_quantizer.scale.value.item() == (5 * x.max() / 127).item()

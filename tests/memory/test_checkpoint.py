@@ -135,6 +135,7 @@ def test_it_keeps_its_input_alone() -> None:
 
 def test_a_second_backward_replays_from_the_same_state() -> None:
     model = checkpoint_blocks(quantized(net, (1, 8, 8)), ["2", "3"])
+    model(torch.rand(2, 1, 8, 8) * 5)  # from here on one more batch moves an average, not sets it
     loss = model(torch.rand(2, 1, 8, 8)).sum()
     parameters = list(model.parameters())
     first = torch.autograd.grad(loss, parameters, retain_graph=True)
@@ -143,7 +144,7 @@ def test_a_second_backward_replays_from_the_same_state() -> None:
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
-def test_no_trace_in_names_keys_or_modes() -> None:
+def test_no_trace_in_names_keys_or_attributes() -> None:
     plain = quantized(net, (1, 8, 8))
     model = checkpoint_blocks(copy.deepcopy(plain), ["2", "3"])
     assert [name for name, _ in model.named_modules()] == [name for name, _ in plain.named_modules()]
@@ -151,13 +152,103 @@ def test_no_trace_in_names_keys_or_modes() -> None:
     assert [n for n, _ in model.named_parameters()] == [n for n, _ in plain.named_parameters()]
     plain.load_state_dict(model.state_dict(), strict=True)
     model.load_state_dict(plain.state_dict(), strict=True)
-    model.eval()
-    assert not model[2].block.training
-    model.train()
-    assert model[2].block.training
-    assert model[2].twice is False  # attributes of the block are the wrapper's
+    assert isinstance(model[2], Checkpointed)
+    assert isinstance(model[2], Block)
+    assert model[2].twice is False
     with pytest.raises(AttributeError, match="nothing"):
         _ = model[2].nothing
+
+
+class Own(nn.Module):
+    """A block that asks for its own mode, freezes its BatchNorm, and has a part called `block`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.block = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU())
+        self.frozen = nn.BatchNorm2d(4)
+        self.gain = 1.0
+
+    def train(self, mode: bool = True) -> "Own":
+        super().train(mode)
+        self.frozen.eval()
+        return self
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.frozen(self.block(x))
+        return self.gain * nn.functional.dropout(y, 0.5, self.training)
+
+
+def own_pair() -> tuple[nn.Module, nn.Module]:
+    torch.manual_seed(0)
+    model = nn.Sequential(Own(), nn.Flatten(), nn.Linear(4 * 6 * 6, 3))
+    return tuple(quantize(copy.deepcopy(model).train(), Quantization(), torch.rand(2, 1, 8, 8)) for _ in "ab")
+
+
+def test_a_block_that_asks_for_its_own_mode() -> None:
+    plain, model = own_pair()
+    checkpoint_blocks(model, ["0"])
+    for m in (plain, model):
+        saved_bytes(m.eval(), torch.rand(2, 1, 8, 8))  # restores modes flag by flag, as Lightning does
+        for part in m.modules():
+            part.training = not isinstance(part, nn.BatchNorm2d)
+        m.train()
+    assert not model[0].frozen.training
+    assert_same_run(plain, model, (1, 8, 8))
+
+
+def test_attributes_reach_the_block_and_names_reach_its_parts() -> None:
+    _, model = own_pair()
+    checkpoint_blocks(model, ["0"])
+    x = torch.rand(2, 1, 8, 8)
+    model[0].gain = 0.0
+    assert model[0](x).abs().sum() == 0
+    assert isinstance(model.get_submodule("0.block.0"), nn.Conv2d)
+    sequential = Checkpointed(nn.Sequential(nn.Linear(2, 2), nn.ReLU()))
+    assert len(sequential) == 2
+    assert isinstance(sequential[1], nn.ReLU)
+
+
+def test_the_second_pass_runs_in_the_mode_of_the_first() -> None:
+    gradients = []
+    for patterns in ([], ["2", "3"]):
+        model = checkpoint_blocks(quantized(net, (1, 8, 8)), patterns)
+        torch.manual_seed(2)
+        loss = model(torch.rand(2, 1, 8, 8)).sum()
+        model.eval()
+        gradients.append(torch.autograd.grad(loss, list(model.parameters())))
+        assert not any(module.training for module in model.modules())
+    assert all(torch.equal(a, b) for a, b in zip(*gradients, strict=True))
+
+
+class Shared(nn.Module):
+    """The same parts under two names, and one block in two places."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(4, 4, 3, padding=1)
+        self.bn = nn.BatchNorm2d(4)
+        self.act = nn.ReLU()
+        self.parts = nn.ModuleList([self.conv, self.bn])
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.act(self.bn(self.conv(x)))
+
+
+def shared() -> nn.Module:
+    block = Shared()
+    return nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), block, block, nn.Flatten(), nn.Linear(144, 3))
+
+
+def test_parts_and_blocks_with_two_names() -> None:
+    models = [quantized(shared, (1, 8, 8)) for _ in range(2)]
+    buffers = [id(buffer) for buffer in models[1].buffers()]
+    before = copy.deepcopy(models[1].state_dict())
+    saved_bytes(models[1], torch.rand(2, 1, 8, 8))
+    assert all(torch.equal(before[key], value) for key, value in models[1].state_dict().items())
+    checkpoint_blocks(models[1], ["2"])
+    assert models[1][2] is models[1][3]
+    assert_same_run(*models, (1, 8, 8), accumulate=2)
+    assert [id(buffer) for buffer in models[1].buffers()] == buffers
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
@@ -168,28 +259,60 @@ def test_copies_are_whole(copied: Callable[[nn.Module], nn.Module]) -> None:
     model.zero_grad()
     twin.zero_grad()
     assert_same_run(model, twin, (1, 8, 8))
-    assert twin[2].block.conv is twin[2].conv
+    assert isinstance(twin[2], Checkpointed)
+    assert type(twin[2]) is type(model[2])
     assert twin[2].conv is not model[2].conv
 
 
-def test_moving_to_another_dtype_reaches_the_block() -> None:
+def test_moving_to_another_dtype() -> None:
     model = checkpoint_blocks(quantized(net, (1, 8, 8)), ["2"]).double()
-    assert model[2].block.conv.weight.dtype == torch.float64
+    assert model[2].conv.weight.dtype == torch.float64
     model(torch.rand(2, 1, 8, 8, dtype=torch.float64)).sum().backward()
 
 
-def test_keyword_arguments_and_tuples() -> None:
-    class Two(nn.Module):
+def test_a_block_that_writes_into_its_input_is_told() -> None:
+    model = nn.Sequential(
+        nn.Linear(4, 4), Checkpointed(nn.Sequential(nn.ReLU(inplace=True), nn.Linear(4, 4)))
+    )
+    with pytest.raises(RuntimeError, match="CheckpointedSequential changes its input in place"):
+        model(torch.rand(2, 4))
+
+
+class Nested(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+
+    def forward(
+        self, xs: list[Tensor], *, debug: bool, more: dict[str, Tensor]
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        return self.fc(xs[0] * more["y"]).tanh() * (2 if debug else 1), {"x": xs[0]}
+
+
+def test_tensors_in_lists_dicts_and_keywords() -> None:
+    results = []
+    for wrap in (lambda block: block, Checkpointed):
+        torch.manual_seed(0)
+        block = wrap(Nested())
+        x, y = (torch.rand(2, 4, requires_grad=True) for _ in range(2))
+        out, rest = block([x], debug=True, more={"y": y})
+        (out.sum() + rest["x"].sum()).backward()
+        results.append([out, x.grad, y.grad, block.fc.weight.grad])
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+
+
+def test_tensors_in_lists_are_kept_like_others() -> None:
+    class Outer(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.fc = nn.Linear(4, 4)
+            self.inner = Checkpointed(Nested())
 
-        def forward(self, x: Tensor, *, gain: float) -> tuple[Tensor, Tensor]:
-            return self.fc(x) * gain, x
+        def forward(self, x: Tensor) -> Tensor:
+            y = x.exp()
+            return self.inner([y], debug=False, more={"y": y})[0]
 
-    y, x = Checkpointed(Two())(torch.rand(2, 4, requires_grad=True), gain=2.0)
-    y.sum().backward()
-    assert x.shape == (2, 4)
+    # exp's output, which is the entry of the block.
+    assert saved_bytes(Outer(), torch.rand(2, 4, requires_grad=True)).total == 2 * 4 * 4
 
 
 def test_a_pattern_that_matches_nothing() -> None:
@@ -210,5 +333,7 @@ def test_a_block_inside_a_block(patterns: list[str]) -> None:
 
 def test_twice_the_same_block() -> None:
     model = checkpoint_blocks(SmallCNN(), ["blocks.*"])
-    with pytest.raises(ValueError, match=r"block 'blocks\.0' would be"):
+    with pytest.raises(ValueError, match=r"block 'blocks\.0' is checkpointed already"):
         checkpoint_blocks(model, ["blocks.0"])
+    with pytest.raises(ValueError, match="the block is checkpointed already"):
+        Checkpointed(model.blocks[0])

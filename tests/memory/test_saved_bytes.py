@@ -52,6 +52,25 @@ def test_it_agrees_with_a_plain_count_of_the_hooks() -> None:
     assert saved_bytes(model, x).total == total
 
 
+def test_what_is_dropped_and_what_the_batch_is_cut_from_do_not_count() -> None:
+    class Drops(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            x.exp().exp()  # its graph is gone when the forward ends
+            return x.exp()
+
+    rows = torch.rand(1000, 8)
+    assert saved_bytes(Drops(), rows[:4].requires_grad_()).total == 4 * 8 * 4
+    assert saved_bytes(nn.Linear(8, 2), rows.detach()[:4]).total == 4 * 8 * 4
+
+
+def test_it_hands_the_output_of_the_root_on() -> None:
+    outputs: list[Tensor] = []
+    model = nn.Linear(8, 2)
+    model.register_forward_hook(lambda *args: outputs.append(args[2]))
+    saved_bytes(model, torch.rand(4, 8))
+    assert outputs[0].shape == (4, 2)
+
+
 def test_it_leaves_no_trace() -> None:
     model = quantize(SmallCNN(dropout=0.5), Quantization(), torch.rand(2, 1, 28, 28)).eval()
     model.blocks[1].train()

@@ -43,3 +43,12 @@ def test_options_of_small_cnn() -> None:
     model = SmallCNN(width=4, dropout=0.5)
     assert model.blocks[0].conv.out_channels == 4
     assert model.dropout.p == 0.5
+
+
+@pytest.mark.parametrize(("name", "side"), [("lenet", 12), ("small_cnn", 8)])
+def test_images_that_are_too_small(name: str, side: int) -> None:
+    assert MODELS[name]((1, side, side))(torch.rand(2, 1, side, side)).shape == (2, 10)
+    with pytest.raises(
+        ValueError, match=rf"of at least {side}x{side}, got input_shape \(1, {side}, {side - 1}\)"
+    ):
+        MODELS[name]((1, side, side - 1))

@@ -106,7 +106,20 @@ def test_buffers_are_moved_in_place() -> None:
     assert scale.batches is batches
 
 
-def test_statistics_stay_float32() -> None:
-    scale = ObservedScale(7, "ema")
-    scale.observe(torch.ones(3, dtype=torch.float64))
-    assert scale.value.dtype == torch.float32
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(("observer", "axis", "shape"), [("ema", None, ()), ("max", 0, (2, 1))])
+def test_statistics_stay_float32(
+    dtype: torch.dtype, observer: str, axis: int | None, shape: tuple[int, ...]
+) -> None:
+    quantizer = Quantizer(IntGrid(4), ObservedScale(7, observer, shape, axis)).to(dtype)
+    x = torch.tensor([[0.0, 0.0], [0.1, 0.2]], dtype=dtype)
+    y = quantizer(x)
+    assert quantizer.scale.measure(x).dtype == torch.float32
+    assert quantizer.scale.value.dtype == torch.float32
+    assert y.dtype == dtype
+    assert y[0].tolist() == [0, 0]
+
+
+def test_unknown_observer() -> None:
+    with pytest.raises(ValueError, match="unknown observer 'mx'; nearest: max"):
+        ObservedScale(7, "mx")

@@ -10,7 +10,7 @@ from qat.training.cli import main
 BITS = "--model.quantization.weight_bits"
 
 CASES = {
-    "bits_zero": ([BITS, "0"], ["weight_bits", "got 0", "one of 1, 2"]),
+    "bits_zero": ([BITS, "0"], ["weight_bits", "got 0", "one of the integers 1, 2"]),
     "bits_nine": ([BITS, "9"], ["weight_bits", "got 9"]),
     "bits_fraction": ([BITS, "1.5"], ["model.quantization.weight_bits", "an integer", "got 1.5", "1 to 8"]),
     "bits_word": (

@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from qat.gradients import round_zero
 from qat.layers import Quantization
 from qat.training import Classifier
+from qat.training.classifier import dropout_seed
 
 FLOAT = Quantization(weight_bits=32, activation_bits=32, first_last_bits=32, input_bits=32)
 SMALL: dict[str, Any] = {"options": {"width": 4}}
@@ -20,10 +21,10 @@ def built(quantization: Quantization, **kwargs: Any) -> Classifier:
     return Classifier(**SMALL, quantization=quantization, **kwargs)
 
 
-def loader(count: int, batch_size: int) -> DataLoader[Any]:
+def loader(count: int, batch_size: int, classes: int = 10) -> DataLoader[Any]:
     generator = torch.Generator().manual_seed(1)
     images = torch.rand(count, 1, 28, 28, generator=generator)
-    labels = torch.randint(0, 10, (count,), generator=generator)
+    labels = torch.randint(0, classes, (count,), generator=generator)
     return DataLoader(TensorDataset(images, labels), batch_size)
 
 
@@ -43,8 +44,8 @@ def test_huber_is_on_one_hot_targets() -> None:
     logits, labels = torch.tensor([[3.0, 0.0], [0.5, 0.0]]), torch.tensor([0, 1])
     model = Classifier(**SMALL, classes=2)
     expected = F.huber_loss(logits, torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
-    assert torch.equal(model.compute_loss(logits, labels), expected)
-    cross_entropy = Classifier(**SMALL, classes=2, loss="cross_entropy").compute_loss(logits, labels)
+    assert torch.equal(model.task(logits, labels), expected)
+    cross_entropy = Classifier(**SMALL, classes=2, loss="cross_entropy").task(logits, labels)
     assert torch.equal(cross_entropy, F.cross_entropy(logits, labels))
 
 
@@ -72,7 +73,7 @@ def test_accuracy_and_loss_count_every_sample_once() -> None:
     with torch.no_grad():
         logits = model.eval()(images)
     assert result["test_accuracy"] == (logits.argmax(1) == labels).float().mean().item()
-    assert result["test_loss"] == pytest.approx(model.compute_loss(logits, labels).item(), rel=1e-6)
+    assert result["test_loss"] == pytest.approx(model.task(logits, labels).item(), rel=1e-6)
 
 
 def test_validation_and_test_move_no_state() -> None:
@@ -109,3 +110,52 @@ def test_zero_gradient_leaves_weights_where_they_were() -> None:
 def test_bad_arguments(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Classifier(**arguments)
+
+
+def teacher_file(path: Path, **kwargs: Any) -> str:
+    """A .ckpt file of a float classifier."""
+    torch.manual_seed(7)
+    teacher = built(Quantization(32, 32, 32, 32), **kwargs)
+    run = trainer(limit_train_batches=1)
+    images = loader(4, 4, kwargs.get("classes", 10))
+    run.fit(teacher, images, images)
+    run.save_checkpoint(path)
+    return str(path)
+
+
+def test_a_student_learns_from_its_teacher_who_does_not_learn(tmp_path: Path) -> None:
+    path = teacher_file(tmp_path / "teacher.ckpt")
+    students = [built(Quantization(), teacher=t, distillation="huber") for t in (None, path)]
+    students[1].load_state_dict(students[0].state_dict())
+    for student in students:
+        trainer().fit(student, loader(8, 4), loader(8, 4))
+    metrics = students[1].trainer.callback_metrics
+    terms = metrics["train_task"] + metrics["train_distillation"]
+    assert metrics["train_loss"].item() == pytest.approx(terms.item(), rel=1e-5)
+    assert "train_distillation" not in students[0].trainer.callback_metrics
+    assert not torch.equal(students[0].model.fc.weight, students[1].model.fc.weight)
+    (teacher,) = students[1]._teacher
+    stored = torch.load(path, weights_only=True)["state_dict"]
+    assert all(torch.equal(stored[key], value) for key, value in teacher.state_dict().items())
+    assert list(students[0].state_dict()) == list(students[1].state_dict())
+
+
+def test_a_teacher_of_other_data_is_refused(tmp_path: Path) -> None:
+    path = teacher_file(tmp_path / "teacher.ckpt", classes=3)
+    with pytest.raises(
+        ValueError, match=r"teacher must have classes 10, got 3 in .*; train one on the same data"
+    ):
+        built(Quantization(), teacher=path).load_teacher()
+    with pytest.raises(ValueError, match=r"teacher must be a \.ckpt file, but there is none at"):
+        built(Quantization(), teacher=str(tmp_path / "none.ckpt")).load_teacher()
+
+
+def test_every_seed_epoch_and_rank_has_its_own_dropout() -> None:
+    seeds = [dropout_seed(s, e, r) for s in range(40) for e in range(40) for r in range(4)]
+    assert len(set(seeds)) == len(seeds)
+    assert 0 <= min(seeds) <= max(seeds) < 2**32
+    masks = []
+    for seed in (3, 7):
+        torch.manual_seed(dropout_seed(seed, 0, 0))
+        masks.append(torch.rand(20))
+    assert not torch.equal(*masks)

@@ -1,0 +1,137 @@
+"""NumPy code, or any simulator that speaks NumPy, as a node of the graph."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from qat.gradients.control import refuse_second_derivative
+
+Array = np.ndarray[Any, Any]
+
+
+class _NumpyNode(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, node: "_Node", *inputs: Tensor) -> Tensor:
+        ctx.node = node
+        output = node.run_forward(inputs)
+        if node.backward is not None and any(ctx.needs_input_grad):
+            ctx.save_for_backward(output, *inputs)
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        ctx.node.check_has_backward()
+        output, *inputs = ctx.saved_tensors
+        gradients = ctx.node.run_backward(g, output, inputs, ctx.needs_input_grad[1:])
+        # NumPy saw none of this: only a refusal keeps a second derivative from being wrong in silence.
+        refused = (
+            None if gradient is None else refuse_second_derivative(gradient, g, *inputs, name=ctx.node.name)
+            for gradient in gradients
+        )
+        return None, *refused
+
+
+class _Node:
+    """The two NumPy functions, with their arrays checked on the way in and out."""
+
+    def __init__(self, forward: Callable[..., Any], backward: Callable[..., Any] | None) -> None:
+        self.forward, self.backward = forward, backward
+        self.name = f"numpy_function({getattr(forward, '__name__', forward)})"
+
+    def run_forward(self, inputs: Sequence[Tensor]) -> Tensor:
+        for number, x in enumerate(inputs):
+            if not isinstance(x, Tensor):
+                raise TypeError(f"{self.name}: input {number} must be a tensor, got {type(x).__name__}")
+            if x.device != inputs[0].device:
+                raise ValueError(
+                    f"{self.name}: inputs must lie on one device, got {inputs[0].device} and {x.device}"
+                )
+        return self._tensor(self.forward(*(self._array(x) for x in inputs)), "forward", inputs[0])
+
+    def check_has_backward(self) -> None:
+        if self.backward is None:
+            raise RuntimeError(
+                f"{self.name} has no backward, but a gradient was asked for; give numpy_function one, "
+                "or stop the gradient with stop_gradient"
+            )
+
+    def run_backward(
+        self, g: Tensor, output: Tensor, inputs: Sequence[Tensor], needed: Sequence[bool]
+    ) -> list[Tensor | None]:
+        assert self.backward is not None
+        arrays = self.backward(*(self._array(x) for x in (g, output, *inputs)))
+        arrays = arrays if isinstance(arrays, tuple) else (arrays,)
+        if len(arrays) != len(inputs):
+            raise ValueError(
+                f"{self.name}: backward must return one gradient for each of the {len(inputs)} inputs, "
+                f"got {len(arrays)}"
+            )
+        triples = zip(arrays, inputs, needed, strict=True)
+        return [self._gradient(array, x) if wanted else None for array, x, wanted in triples]
+
+    def _gradient(self, array: Any, x: Tensor) -> Tensor:
+        gradient = self._tensor(array, "backward", x)
+        if gradient.shape != x.shape:
+            raise ValueError(
+                f"{self.name}: backward must return a gradient of the input's shape {tuple(x.shape)}, "
+                f"got {tuple(gradient.shape)}"
+            )
+        return gradient
+
+    def _array(self, x: Tensor) -> Array:
+        if x.dtype == torch.bfloat16:
+            raise TypeError(f"{self.name}: NumPy has no bfloat16; convert the input with .float()")
+        # A copy: NumPy code that works in place must not reach the graph's tensors past the version check.
+        # "K" keeps the memory format.
+        return x.detach().cpu().numpy().copy(order="K")
+
+    def _tensor(self, array: Any, which: str, like: Tensor) -> Tensor:
+        if not isinstance(array, (np.ndarray, np.generic)):
+            raise TypeError(f"{self.name}: {which} must return a NumPy array, got {type(array).__name__}")
+        # A copy here too: a simulator may fill the same array again at the next call.
+        tensor = torch.from_numpy(np.array(array))
+        if tensor.dtype != like.dtype:
+            raise TypeError(
+                f"{self.name}: {which} must return {like.dtype} as its input, got {tensor.dtype}; "
+                "convert with .astype(x.dtype)"
+            )
+        return tensor.to(like.device)
+
+
+def numpy_function(
+    forward: Callable[..., Any], backward: Callable[..., Any] | None = None
+) -> Callable[..., Tensor]:
+    """Make NumPy code differentiable: a function of tensors whose two directions are NumPy functions.
+
+    Forward: `forward(*inputs)`, arrays to one array of the first input's dtype and of any shape. Gradient:
+    `backward(g, output, *inputs)`, one array for each input, of its shape and dtype (a tuple where there are
+    several; None for one that needs no gradient, such as integers). Second derivative: refused, in every
+    case.
+
+    Example: a chip that rounds half up, trained with a straight-through gradient.
+
+        round_half_up = numpy_function(lambda x: np.floor(x + x.dtype.type(0.5)), lambda g, y, x: g)
+        Quantizer(IntGrid(4), ObservedScale(7, "ema"), rounding=round_half_up)
+
+    Args:
+        forward: sees copies, which it may change.
+        backward: the same; None where no gradient is wanted.
+
+    Returns:
+        A function of tensors on one device. They go to the CPU, and the result comes back to that device.
+        `torch.compile` breaks the graph around it, and an exported model would hold its result as a constant.
+
+    Raises:
+        RuntimeError: a gradient is asked for and there is no backward, or a second derivative.
+        TypeError: an array of another dtype, no array, no tensor, or bfloat16, which NumPy lacks.
+        ValueError: a gradient of another shape, another number of gradients than inputs, or two devices.
+    """
+    node = _Node(forward, backward)
+
+    def function(*inputs: Tensor) -> Tensor:
+        return _NumpyNode.apply(node, *inputs)
+
+    return function

@@ -1,0 +1,47 @@
+"""Cross-entropy on the stable log-sum-exp."""
+
+from typing import get_args
+
+import torch
+from torch import Tensor
+
+from qat.gradients import logsumexp
+from qat.losses.huber import Reduction
+from qat.names import unknown_name
+
+
+def cross_entropy(
+    logits: Tensor, target: Tensor, label_smoothing: float = 0.0, reduction: Reduction = "mean"
+) -> Tensor:
+    """Negative log-likelihood of the target class, with smoothed labels.
+
+    Forward, with s = label_smoothing: `logsumexp(x) - (1 - s) x[target] - s mean(x)`. Gradient of the logits:
+    `g (softmax(x) - (1 - s) one_hot(target) - s / C)`.
+
+    Args:
+        logits: `(N, C)`, finite, or -inf in classes other than the target where s is 0.
+        target: `(N,)`, int64 in `[0, C)`.
+        label_smoothing: the share of the label spread over all classes, in [0, 1).
+        reduction: `mean` over the batch, `sum`, or `none`, which gives `(N,)`.
+
+    Raises:
+        ValueError: the shapes do not fit, label_smoothing is out of range, or the reduction is unknown.
+
+    Source: Szegedy et al. 2016, "Rethinking the Inception architecture", section 7, for the smoothing.
+    """
+    if logits.dim() != 2 or target.shape != logits.shape[:1]:
+        raise ValueError(
+            f"cross_entropy needs logits (N, C) and target (N,), got {tuple(logits.shape)} and "
+            f"{tuple(target.shape)}; one-hot targets: use huber_loss, or argmax them"
+        )
+    if not 0 <= label_smoothing < 1:
+        raise ValueError(f"label_smoothing must be in [0, 1), got {label_smoothing!r}; 0.1 is usual")
+    if reduction not in get_args(Reduction):
+        raise unknown_name("reduction", reduction, get_args(Reduction))
+    chosen = logits.gather(1, target[:, None]).squeeze(1)
+    loss = logsumexp(logits) - chosen
+    if label_smoothing:
+        loss = loss + label_smoothing * (chosen - logits.mean(1))
+    if reduction == "none":
+        return loss
+    return loss.mean() if reduction == "mean" else torch.sum(loss)

@@ -1,0 +1,51 @@
+"""Learn from a float teacher."""
+
+from typing import Literal, get_args
+
+from torch import Tensor
+
+from qat.gradients import logsumexp, stop_gradient
+from qat.losses.huber import huber_loss
+from qat.names import unknown_name
+
+DistillationName = Literal["huber", "kl"]
+
+
+def distillation_loss(
+    student: Tensor, teacher: Tensor, kind: DistillationName = "kl", temperature: float = 1.0
+) -> Tensor:
+    """How far the student's logits are from the teacher's, which receive no gradient.
+
+    Forward, with T = temperature: `huber`: the mean of `huber(student - teacher)`; `kl`: the mean over the
+    batch of `T^2 KL(softmax(teacher / T) || softmax(student / T))`. Gradient of the student: that of the
+    Huber loss; `T (softmax(student / T) - softmax(teacher / T)) / N`.
+
+    Args:
+        student: logits `(N, C)`.
+        teacher: logits `(N, C)`, finite.
+        kind: `huber` or `kl`.
+        temperature: > 0, for `kl`; 1 suits small CNNs.
+
+    Raises:
+        ValueError: the shapes differ, the kind is unknown, or the temperature is not > 0.
+
+    Source: Hinton et al. 2015, "Distilling the knowledge in a neural network", section 2.
+    """
+    if kind not in get_args(DistillationName):
+        raise unknown_name("distillation", kind, get_args(DistillationName))
+    if student.shape != teacher.shape:
+        raise ValueError(
+            f"distillation needs student and teacher of one shape, got {tuple(student.shape)} and "
+            f"{tuple(teacher.shape)}; both give logits (N, C)"
+        )
+    if not temperature > 0:
+        raise ValueError(f"temperature must be > 0, got {temperature!r}; 1.0 is usual")
+    teacher = stop_gradient(teacher)
+    if kind == "huber":
+        return huber_loss(student, teacher)
+    wanted, given = _log_softmax(teacher / temperature), _log_softmax(student / temperature)
+    return temperature**2 * (wanted.exp() * (wanted - given)).sum(-1).mean()
+
+
+def _log_softmax(x: Tensor) -> Tensor:
+    return x - logsumexp(x, keepdim=True)

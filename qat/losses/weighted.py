@@ -1,0 +1,78 @@
+"""A sum of named losses, each with its weight and its say over which inputs it teaches."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from qat.gradients import stop_gradient
+from qat.names import unknown_name
+
+
+@dataclass(frozen=True)
+class Term:
+    """One loss of a `WeightedLoss`.
+
+    Args:
+        loss: a function of tensors, giving a scalar.
+        inputs: names of the tensors that it takes, in its order.
+        weight: factor in the sum, finite; 0 leaves the value in the log and the gradient out.
+        teaches: names among `inputs` that receive its gradient; None: all of them.
+
+    Raises:
+        ValueError: the weight is not finite, there is no input, or `teaches` names something else.
+    """
+
+    loss: Callable[..., Tensor]
+    inputs: tuple[str, ...]
+    weight: float = 1.0
+    teaches: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not abs(self.weight) < float("inf"):
+            raise ValueError(f"weight must be finite, got {self.weight!r}; 1.0 is usual")
+        if not self.inputs:
+            raise ValueError("inputs must name at least one tensor")
+        for name in self.teaches or ():
+            if name not in self.inputs:
+                raise unknown_name("name in teaches", name, self.inputs)
+
+    def __call__(self, tensors: Mapping[str, Tensor]) -> Tensor:
+        taught = self.inputs if self.teaches is None else self.teaches
+        args = (tensors[name] if name in taught else stop_gradient(tensors[name]) for name in self.inputs)
+        return self.loss(*args)
+
+
+class WeightedLoss(nn.Module):
+    """`sum(weight * loss)` over named terms.
+
+    Gradient of an input: the sum of `weight * gradient` over the terms that teach it; the other terms see it
+    as a constant.
+
+    Args:
+        terms: `{name: Term}`, at least one.
+
+    Raises:
+        ValueError: there is no term.
+    """
+
+    def __init__(self, terms: Mapping[str, Term]) -> None:
+        super().__init__()
+        if not terms:
+            raise ValueError("terms must name at least one loss")
+        self.terms = dict(terms)
+
+    def forward(self, **tensors: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """The sum, and each term's unweighted value without a graph, to be logged.
+
+        Raises:
+            ValueError: a tensor that a term takes is not given.
+        """
+        for term in self.terms.values():
+            for name in term.inputs:
+                if name not in tensors:
+                    raise unknown_name("input of a loss", name, tensors)
+        values = {name: term(tensors) for name, term in self.terms.items()}
+        weighted = [self.terms[name].weight * value for name, value in values.items()]
+        return torch.stack(weighted).sum(), {name: value.detach() for name, value in values.items()}

@@ -1,0 +1,99 @@
+"""Checkpointing written out: one Function that keeps its entry and runs its block again in the backward."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from qat.buffers import call_on, copy_buffers
+from qat.gradients import refuse_second_derivative
+
+
+class Recompute(torch.autograd.Function):
+    """A block that saves its inputs alone; `recompute` calls it.
+
+    Forward: `block(*inputs)`, without a graph. Gradient: that of the block, by running it again.
+
+    The parameters are inputs of the Function, so that they get gradients too. Grad mode is off in a
+    Function's forward and backward: the second pass must switch it on. It runs with the random state, the
+    autocast state and copies of the buffers of the first pass, and so computes the same to the last bit while
+    nothing moves twice. A second derivative is refused.
+
+    Source: Chen et al. 2016, "Training deep nets with sublinear memory cost", section 3.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, block: nn.Module, names: Sequence[str], *tensors: Tensor) -> Tensor:
+        inputs = tensors[: len(tensors) - len(names)]
+        device = inputs[0].device.type
+        ctx.block, ctx.names, ctx.device = block, names, device
+        ctx.autocast = (torch.is_autocast_enabled(device), torch.get_autocast_dtype(device))
+        buffers = copy_buffers(block)
+        ctx.buffers = list(buffers)
+        ctx.save_for_backward(*tensors, *buffers.values(), *_random_states(device))
+        return block(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        saved = list(ctx.saved_tensors)
+        count = len(ctx.needs_input_grad) - 2
+        tensors, buffers = saved[:count], saved[count : count + len(ctx.buffers)]
+        leaves = [
+            x.detach().requires_grad_(needed)
+            for x, needed in zip(tensors, ctx.needs_input_grad[2:], strict=True)
+        ]
+        inputs, parameters = leaves[: count - len(ctx.names)], leaves[count - len(ctx.names) :]
+        # Copies once more: with retain_graph this backward may run again.
+        state = dict(zip(ctx.buffers, (buffer.clone() for buffer in buffers), strict=True))
+        state |= dict(zip(ctx.names, parameters, strict=True))
+        enabled, dtype = ctx.autocast
+        devices = [g.device.index] if ctx.device == "cuda" else []
+        with (
+            torch.random.fork_rng(devices),
+            torch.enable_grad(),
+            torch.autocast(ctx.device, dtype, enabled),
+        ):
+            _set_random_states(saved[count + len(ctx.buffers) :])
+            output = call_on(ctx.block, state, inputs)
+        wanted = [leaf for leaf in leaves if leaf.requires_grad]
+        found = iter(torch.autograd.grad(output, wanted, g, allow_unused=True))
+        gradients = [next(found) if leaf.requires_grad else None for leaf in leaves]
+        return None, None, *(_refused(gradient, g, *tensors) for gradient in gradients)
+
+
+def recompute(block: nn.Module, *inputs: Tensor) -> Tensor:
+    """`block(*inputs)`, whose activations are recomputed in the backward.
+
+    What `Checkpointed` does with `torch.utils.checkpoint`, written out in one Function to be read; use that
+    one in networks. Here the block takes tensors by position, returns one tensor, and nothing is
+    differentiated twice.
+
+    Args:
+        block: any module whose state lies in parameters and buffers.
+        inputs: at least one tensor.
+
+    Shape: the block's.
+
+    Raises:
+        RuntimeError: in the backward, where a second derivative is asked for.
+    """
+    names, parameters = zip(*block.named_parameters(), strict=True) if list(block.parameters()) else ((), ())
+    return Recompute.apply(block, names, *inputs, *parameters)
+
+
+def _random_states(device: str) -> list[Tensor]:
+    states = [torch.get_rng_state()]
+    return [*states, torch.cuda.get_rng_state()] if device == "cuda" else states
+
+
+def _set_random_states(states: Sequence[Tensor]) -> None:
+    torch.set_rng_state(states[0])
+    if len(states) > 1:
+        torch.cuda.set_rng_state(states[1])
+
+
+def _refused(gradient: Tensor | None, *through: Tensor) -> Tensor | None:
+    if gradient is None:
+        return None
+    return refuse_second_derivative(gradient, *through, name="Recompute")
