@@ -1,6 +1,7 @@
 """Functions whose backward is chosen, not derived."""
 
 from qat.gradients.check import check_gradient
+from qat.gradients.check.verdict import Finding, Verdict
 from qat.gradients.clamping import clamp
 from qat.gradients.control import (
     clip_gradient_norm,
@@ -23,7 +24,6 @@ from qat.gradients.rounding import (
     sign_ste,
 )
 from qat.gradients.stable import logsumexp, relu_soft
-from qat.gradients.verdict import Finding, Verdict
 
 __all__ = [
     "ROUNDINGS",

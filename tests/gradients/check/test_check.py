@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.autograd.function import Function, once_differentiable
 
 from qat.gradients import check_gradient, numpy_function, refuse_second_derivative, round_ewgs, round_ste
+from qat.gradients.check.diagnose import explain_difference
 
 X = torch.tensor([[-1.7, -0.6, 0.3], [0.9, 1.2, 2.4]], dtype=torch.float64)
 
@@ -277,7 +278,9 @@ def test_float32_is_said_first_and_converted() -> None:
 def test_a_surrogate_is_held_to_every_digit() -> None:
     assert check_gradient(round_ste, X, surrogate=lambda g, x: g).ok
     verdict = check_gradient(round_ste, X, surrogate=lambda g, x: 1.000001 * g)
-    assert "stated / analytical = 1.0000 everywhere" in verdict.faults[0].text
+    (fault,) = verdict.faults
+    assert fault.check == "first derivative"
+    assert "stated / analytical = 1.0000 everywhere" in fault.text
 
 
 def test_a_surrogate_may_depend_on_the_size_of_the_upstream_gradient() -> None:
@@ -340,9 +343,25 @@ def test_a_partial_refusal_is_no_refusal() -> None:
     assert "with respect to upstream gradient 0: missing" in verdict.faults[0].text
 
 
+def test_the_noise_of_differences_is_no_second_derivative() -> None:
+    class Identity(Square):
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Any:
+            x = ctx.saved_tensors[0].detach()
+            return g * (x.cos() ** 2 + x.sin() ** 2)  # 1, but for rounding
+
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.save_for_backward(x)
+            return x.clone()
+
+    assert check_gradient(Identity, X).ok
+
+
 def test_generators_stay_where_they_are() -> None:
     state = torch.get_rng_state()
-    check_gradient(lambda x: x * torch.rand_like(x), X)
+    verdict = check_gradient(lambda x: x * torch.rand_like(x), X)
+    assert verdict.ok, str(verdict)  # the same noise at every call
     assert torch.equal(torch.get_rng_state(), state)
 
 
@@ -351,9 +370,30 @@ def test_something_must_have_a_gradient() -> None:
         check_gradient(Square, torch.arange(3))
 
 
+def test_differences_of_a_whole_batch_would_take_for_ever() -> None:
+    with pytest.raises(ValueError, match="at most 1000, got 3072; use smaller inputs"):
+        check_gradient(Square, torch.zeros(3, 32, 32))
+    assert check_gradient(round_ste, torch.zeros(3, 32, 32, dtype=torch.float64), surrogate=lambda g, x: g).ok
+
+
 def test_a_surrogate_of_another_number_of_gradients() -> None:
     verdict = check_gradient(round_ste, X, surrogate=lambda g, x: (g, g))
     assert "surrogate must return one gradient for each of the 1 inputs" in verdict.faults[0].text
+
+
+def test_what_follows_from_an_ignored_upstream_gradient_is_not_told_twice() -> None:
+    verdict = check_gradient(UpstreamIgnored, X)
+    assert [fault.check for fault in verdict.faults] == ["upstream gradient"]
+    assert verdict.outcome("first derivative") == "skipped"
+
+
+def test_a_factor_beside_a_wrong_mask_is_not_called_a_factor() -> None:
+    truth, got = torch.tensor([0.0, 1.0, 2.0]), torch.tensor([5.0, 0.5, 1.0])
+    assert "wrong at all 3 places" in str(explain_difference(truth, got, 1e-3, "numerical"))
+    assert "= 2.00 everywhere" in str(explain_difference(truth[1:], got[1:], 1e-3, "numerical"))
+    unknown = torch.full((3,), float("nan"))
+    assert "wrong at all 3 places" in str(explain_difference(unknown, got, 1e-3, "numerical"))
+    assert explain_difference(truth, truth.clone(), 1e-3, "numerical") is None
 
 
 def test_printed() -> None:

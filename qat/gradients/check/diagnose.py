@@ -58,7 +58,7 @@ def _common_factor(truth: Tensor, got: Tensor, bad: Tensor, tolerance: float, so
     # Where truth is 0 a factor does not show, but a wrong mask does.
     masked = bad & ~counts & (got.abs() > 1e-3 * got.abs().max())
     constant = torch.allclose(ratio, factor, rtol=tolerance, atol=0)
-    if not (counts.any() and bad[counts].all() and constant) or masked.any():
+    if not (bad[counts].all() and constant) or masked.any():
         return None
     wrong = "the sign is wrong" if abs(factor + 1) < 1e-3 else "a factor is missing"
     digits = 2 if abs(factor - 1) > 0.01 else 4

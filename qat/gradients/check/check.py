@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from qat.gradients import probes
-from qat.gradients.case import SEED, Case
-from qat.gradients.diagnose import explain_error
-from qat.gradients.second import RefusedError, second_derivative
-from qat.gradients.verdict import Finding, Verdict
+from qat.gradients.check import probes
+from qat.gradients.check.case import SEED, Case
+from qat.gradients.check.diagnose import explain_error
+from qat.gradients.check.second import RefusedError, second_derivative
+from qat.gradients.check.verdict import Finding, Verdict
 
 PROBES: dict[str, probes.Probe] = {
     "upstream gradient": probes.upstream_gradient,
@@ -21,6 +21,7 @@ PROBES: dict[str, probes.Probe] = {
     "one at a time": probes.one_at_a_time,
     "second derivative": second_derivative,
 }
+MOST = 1000  # elements; a check of so many takes some seconds
 
 
 def check_gradient(
@@ -49,14 +50,14 @@ def check_gradient(
         `Verdict`: `ok`, `faults`, and one line for each finding when printed.
 
     Raises:
-        ValueError: no input is a floating-point tensor.
+        ValueError: no input is a floating-point tensor, or they have over 1000 elements and no surrogate.
     """
     call: Callable[..., Any] = function
     if isinstance(function, type) and issubclass(function, torch.autograd.Function):
         call = function.apply
     case, converted = _case(call, inputs, surrogate)
     with torch.enable_grad(), torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-        torch.manual_seed(SEED)  # gradcheck draws from the global generator
+        torch.default_generator.manual_seed(SEED)  # gradcheck draws from it
         warnings.simplefilter("ignore")  # autograd's hints are findings here
         findings = (*converted, *_findings(case))
     return Verdict(name or _name(function), surrogate is not None, findings)
@@ -69,6 +70,11 @@ def _case(
     if not floating:
         raise ValueError("check_gradient needs an input that is a floating-point tensor, got none")
     wrt = [i for i in floating if inputs[i].requires_grad] or floating
+    count = sum(inputs[i].numel() for i in wrt)
+    if surrogate is None and count > MOST:
+        raise ValueError(
+            f"finite differences take every element in turn: at most {MOST}, got {count}; use smaller inputs"
+        )
     coarse = [i for i in floating if inputs[i].dtype != torch.float64]
     notes = [
         Finding("inputs", "note", f"input {i} is {inputs[i].dtype}, too coarse for differences: made float64")

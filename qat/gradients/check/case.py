@@ -48,7 +48,9 @@ class Case:
         """The floating-point outputs; random functions repeat themselves, and no generator is moved."""
         devices = {x.device.index for x in arguments if isinstance(x, Tensor) and x.is_cuda}
         with torch.random.fork_rng(devices=sorted(devices)):
-            torch.manual_seed(seed)
+            torch.default_generator.manual_seed(seed)
+            for device in devices:
+                torch.cuda.default_generators[device].manual_seed(seed)
             result = self.function(*arguments)
         results = result if isinstance(result, (tuple, list)) else (result,)
         return tuple(y for y in results if isinstance(y, Tensor) and y.is_floating_point())

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from qat.gradients.case import SEED, Case, backward, upstream
-from qat.gradients.diagnose import explain_difference, explain_error
+from qat.gradients.check.case import SEED, Case, backward, upstream
+from qat.gradients.check.diagnose import explain_difference, explain_error
 
 Probe = Callable[[Case], Iterator[str]]
 EXACT = 1e-9

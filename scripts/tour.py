@@ -1,0 +1,10 @@
+"""Gradients by hand, experiment by experiment: what was expected, and what is measured now.
+
+python scripts/tour.py
+python scripts/tour.py --html tour.html      (the same as one page, with the graphs)
+"""
+
+from qat.studies.tour import main
+
+if __name__ == "__main__":
+    main()
