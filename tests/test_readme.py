@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from qat.comparison import cli as comparison
+from qat.studies import gradient_table, tour
 from qat.training import cli as training
 
 ROOT = Path(__file__).parent.parent
@@ -38,7 +39,7 @@ def beside_configs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_python_runs(capsys: pytest.CaptureFixture[str]) -> None:
     for block in blocks("python"):
         exec(compile(block, "README.md", "exec"), {})
-    assert int(capsys.readouterr().out) > 0
+        assert int(capsys.readouterr().out) > 0
 
 
 def test_compare_commands_run(beside_configs: Path) -> None:
@@ -61,6 +62,16 @@ def test_train_commands_run_in_their_order(beside_configs: Path) -> None:
             else ["--trainer.limit_test_batches", "1"]
         )
         training.main([*argv, *epochs, "--data.name", "mnist5k", "--trainer.enable_progress_bar", "false"])
+
+
+def test_the_gradient_scripts_run(beside_configs: Path) -> None:
+    for script, main in (("check_gradients.py", gradient_table.main), ("tour.py", tour.main)):
+        for argv in commands(script):
+            try:
+                main(argv)
+            except SystemExit as leaving:
+                assert not leaving.code, f"{script} {argv}"
+    assert (beside_configs / "tour.html").is_file()
 
 
 def test_both_ways_without_make_are_shown() -> None:
