@@ -5,7 +5,13 @@ python scripts/train.py fit --config configs/mnist_w4a4.yaml --ckpt_path runs/..
 python scripts/train.py test --config runs/.../config.yaml --ckpt_path runs/.../last.ckpt
 """
 
-from qat.training.cli import main
+import os
+
+# Threads that sleep while they wait: on a machine with other work to do, spinning ones make a step ten times
+# slower. It must be said before torch starts its threads.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+from qat.training.cli import main  # noqa: E402 - see above
 
 if __name__ == "__main__":
     main()

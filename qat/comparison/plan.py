@@ -39,7 +39,7 @@ class Settings:
     model: ModelName = "small_cnn"
     quantization: Quantization = field(default_factory=Quantization)
     loss: LossName = "huber"
-    epochs: int = 8
+    epochs: int = 6
     batch_size: int = 64
     learning_rate: float = 0.01
 
