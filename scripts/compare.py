@@ -9,7 +9,7 @@ import os
 # slower. It must be said before torch starts its threads.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-from qat.comparison.cli import main  # noqa: E402 - see above
+from qat.comparison.cli import main
 
 if __name__ == "__main__":
     main()
