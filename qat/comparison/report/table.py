@@ -2,6 +2,7 @@
 
 import math
 
+from rich import box
 from rich.table import Table
 from rich.text import Text
 
@@ -61,9 +62,11 @@ def epochs_text(epochs: list[int | None]) -> str:
 def comparison_table(results: list[Result]) -> Table:
     """The same table for a terminal."""
     header, rows = summary(results)
-    table = Table(title="Quantization-aware training compared")
+    table = Table(box=box.SIMPLE_HEAD)
     for column, title in enumerate(header):
-        table.add_column(title, justify="left" if column == 0 else "right")
+        # In a narrow terminal the titles wrap, the values stay whole.
+        width = max(len(row[column].strip("`")) for row in rows)
+        table.add_column(title, justify="left" if column == 0 else "right", min_width=width)
     for row in rows:
         table.add_row(Text(row[0].strip("`")), *row[1:])
     return table

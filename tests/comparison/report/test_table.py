@@ -45,3 +45,13 @@ def test_a_name_is_not_markup(result_of):
     console = Console(file=io.StringIO(), width=100)
     console.print(comparison_table([result]))
     assert "[red]x" in console.file.getvalue()
+
+
+def test_values_stay_whole_in_a_narrow_terminal(result_of):
+    console = Console(file=io.StringIO(), width=80)
+    results = [result_of(name, seed=seed) for name in ("zero", "checkpointed") for seed in (0, 1)]
+    console.print(comparison_table(results))
+    lines = console.file.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    for row in summary(results)[1]:
+        assert any(all(cell.strip("`") in line for cell in row) for line in lines)
