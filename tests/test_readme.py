@@ -67,10 +67,7 @@ def test_train_commands_run_in_their_order(beside_configs: Path) -> None:
 def test_the_gradient_scripts_run(beside_configs: Path) -> None:
     for script, main in (("check_gradients.py", gradient_table.main), ("tour.py", tour.main)):
         for argv in commands(script):
-            try:
-                main(argv)
-            except SystemExit as leaving:
-                assert not leaving.code, f"{script} {argv}"
+            main(argv)  # leaves with 1 where a gradient or a figure is wrong
     assert (beside_configs / "tour.html").is_file()
 
 

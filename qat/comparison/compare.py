@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from qat.comparison.difference import difference
 from qat.comparison.plan import Run, Settings
+from qat.comparison.report.results import read_result
 from qat.comparison.setups import PAIRS, SETUPS
 from qat.data import ImageData
 from qat.memory import saved_bytes
@@ -79,7 +80,7 @@ def _set_aside(out: Path, settings: Settings) -> None:
         folder.mkdir(parents=True)
         for other in others:
             other.rename(folder / other.name)
-        print(f"{len(others)} runs of other settings or versions were moved to {folder}")
+        print(f"{len(others)} runs of other settings or versions, or broken ones, were moved to {folder}")
 
 
 def _belongs(path: Path, settings: Settings) -> bool:
@@ -90,14 +91,16 @@ def _belongs(path: Path, settings: Settings) -> bool:
 
 
 def is_finished(run: Run, settings: Settings) -> bool:
-    """Whether this run ended already, with the same settings, seed and versions."""
+    """Whether this run ended with the same settings, seed and versions, and all its files are there."""
     try:
-        result = json.loads((run.folder / "result.json").read_text(encoding="utf-8"))
+        result = read_result(run.folder / "result.json")
     except (OSError, ValueError):
+        return False
+    if not all((run.folder / name).is_file() for name in ("final.ckpt", "step_losses.json")):
         return False
     # Through JSON, so that tuples and lists compare equal.
     identity = json.loads(json.dumps(run.identity(settings)))
-    return isinstance(result, dict) and all(result.get(key) == value for key, value in identity.items())
+    return all(result.get(key) == value for key, value in identity.items())
 
 
 def _train(run: Run, settings: Settings, advance: Callback) -> float:
@@ -133,7 +136,7 @@ def _train(run: Run, settings: Settings, advance: Callback) -> float:
         **run.identity(settings),
         **recorder.result(),
         "test": {"accuracy": test["test_accuracy"], "loss": test["test_loss"]},
-        "saved_bytes": saved_bytes(model, torch.zeros(settings.batch_size, *data.input_shape)).total,
+        "saved_bytes": saved_bytes(model, next(iter(data.train_dataloader()))[0]).total,
         "digests": digests(model),
     }
     # Written last: a folder with a result.json is a finished run.

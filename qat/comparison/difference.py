@@ -16,8 +16,8 @@ def difference(one: Path, other: Path, parameters: set[str]) -> dict[str, float]
         parameters: names of the network's parameters; the other entries of its state are buffers.
 
     Returns:
-        `losses` over all steps, `parameters` and `buffers` of the trained network; NaN where a value is NaN,
-        infinity where the runs differ in length or keys.
+        `losses` over all steps, `parameters` and `buffers` of the trained network; NaN where a value is NaN
+        in one run and not in the other, infinity where the runs differ in length or keys.
     """
     losses = [_step_losses(folder / "step_losses.json") for folder in (one, other)]
     states = [_network_state(folder / "final.ckpt") for folder in (one, other)]
@@ -42,6 +42,6 @@ def _network_state(path: Path) -> dict[str, Tensor]:
 def _largest(a: Tensor | None, b: Tensor | None) -> float:
     if a is None or b is None or a.shape != b.shape:
         return math.inf
-    if torch.equal(a, b):  # equal infinities too, whose difference would be NaN
-        return 0.0
-    return (a.double() - b.double()).abs().max().item()
+    # Equal infinities and NaNs, too: two runs that diverged in the same way agree.
+    equal = (a == b) | ((a != a) & (b != b))
+    return torch.where(equal, 0.0, (a.double() - b.double()).abs()).max().item() if a.numel() else 0.0

@@ -80,5 +80,21 @@ def load(root: Path) -> ImageSet:
         if not file.is_file():
             raise missing("MNIST", _folder(root), f"{file.name} is missing")
         check_complete(file)
-    train, test = MNIST(root, train=True), MNIST(root, train=False)
+    try:
+        train, test = MNIST(root, train=True), MNIST(root, train=False)
+    except ValueError as error:  # torchvision asks for images where labels are, or the other way round
+        raise _mixed_up(root, str(error)) from None
+    for part in (train, test):
+        counts = f"{len(part.data):,} images with {len(part.targets):,} labels"
+        if len(part.data) != len(part.targets):
+            raise _mixed_up(root, counts)
+        if part.targets.max() > 9:
+            raise _mixed_up(root, f"a label is {part.targets.max()}, not a digit")
     return ImageSet(train.data[:, None], train.targets, test.data[:, None], test.targets, DIGITS)
+
+
+def _mixed_up(root: Path, why: str) -> ValueError:
+    return ValueError(
+        f"data_root: the files in {_folder(root).absolute()} are damaged or mixed up ({why}); delete them and"
+        " run again to download them"
+    )

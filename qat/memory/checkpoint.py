@@ -130,6 +130,8 @@ def checkpoint_blocks(model: nn.Module, patterns: Sequence[str]) -> nn.Module:
         ValueError: a pattern matches no module (the nearest names are listed), a block is checkpointed
             already, or it would lie inside another one.
     """
+    if isinstance(patterns, str) or not all(isinstance(pattern, str) for pattern in patterns):
+        raise ValueError(f"checkpoint patterns must be a list of globs like ['blocks.*']; got {patterns!r}")
     modules = {name: module for name, module in model.named_modules() if name}
     chosen: dict[str, nn.Module] = {}
     for pattern in patterns:

@@ -43,6 +43,8 @@ class SmallCNN(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        if width < 1:
+            raise ValueError(f"width must be at least 1, got {width}")
         if min(input_shape[1:]) < 8:
             raise ValueError(f"SmallCNN needs images of at least 8x8, got input_shape {tuple(input_shape)}")
         self.blocks = nn.Sequential(

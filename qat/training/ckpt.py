@@ -8,6 +8,7 @@ from torch import nn
 
 from qat.training.messages import one_line
 
+RESUMED = ("optimizer_states", "lr_schedulers", "loops")
 KEYS = ("state_dict", "epoch", "global_step", "hyper_parameters")
 
 
@@ -38,26 +39,36 @@ def check_fits(ckpt: dict[str, Any], path: str | Path, model: nn.Module) -> None
     Raises:
         ValueError: it was written with other bits or another architecture.
     """
-    remedy = f"use the config.yaml that lies beside {Path(path).name}"
+    remedy = "use the config.yaml of its run"
     try:
         model.load_state_dict(ckpt["state_dict"], strict=True)
     except ValueError as error:
         raise ValueError(
-            f"ckpt_path {path} has other bits than this configuration: {error}; {remedy}"
+            f"ckpt_path {path} has other bits than this configuration ({remedy}): {error}"
         ) from error
     except RuntimeError as error:  # torch lists each key in a line of its own, after a title
         first = one_line(str(error).partition("\n")[2].partition("\n")[0])
         raise ValueError(
-            f"ckpt_path {path} is of another model than this configuration: {first.rstrip('. ')}; {remedy}"
+            f"ckpt_path {path} is of another model than this configuration ({remedy}): {first.rstrip('. ')}"
         ) from error
 
 
-def check_epochs(ckpt: dict[str, Any], max_epochs: int | None) -> None:
-    """Ask whether a run that resumes has anything left to do.
+def check_resumable(ckpt: dict[str, Any], path: str | Path, optimizer: str, max_epochs: int | None) -> None:
+    """Ask whether a run can go on from here, and has anything left to do.
 
     Raises:
-        ValueError: it has not.
+        ValueError: it cannot, or has not.
     """
+    missing = [key for key in RESUMED if key not in ckpt]
+    if missing:
+        raise ValueError(
+            f"ckpt_path {path} cannot be resumed, there is no {missing[0]} in it; give one that fit wrote"
+        )
+    trained_by = ckpt["hyper_parameters"].get("optimizer")
+    if trained_by != optimizer:
+        raise ValueError(
+            f"model.optimizer must be {trained_by}, that of ckpt_path {path}, to go on; got {optimizer}"
+        )
     done = ckpt["epoch"] + 1
     if max_epochs is not None and 0 <= max_epochs <= done:
         raise ValueError(

@@ -74,7 +74,7 @@ class Classifier(LightningModule):
             quantization = Quantization(**quantization)
         shape = tuple(input_shape)
         _check(optimizer, classes, learning_rate, weight_decay, seed)
-        self.objective = objective(loss, distillation, distillation_weight if teacher else 0.0)
+        self.objective = objective(loss, distillation, distillation_weight, taught=teacher is not None)
         self._keep_hyperparameters(
             name=name,
             options=dict(options),

@@ -16,7 +16,7 @@ from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.trainer.states import TrainerStatus
 
 from qat.data import ImageData, data_shape
-from qat.training.ckpt import check_epochs, check_fits, read_ckpt
+from qat.training.ckpt import check_fits, check_resumable, read_ckpt
 from qat.training.classifier import Classifier
 from qat.training.messages import one_line
 from qat.training.output import Best, Last, SaveConfig, check_writable, new_loggers
@@ -25,6 +25,7 @@ from qat.training.quiet import quiet
 
 DESCRIPTION = "Train and test a small CNN with quantization. Details of a subcommand: fit --help."
 USAGE = "%(prog)s [--config FILE] [--model.OPTION VALUE] [--data.OPTION VALUE] [--trainer.OPTION VALUE] ..."
+POSITIVE = ("limit_train_batches", "accumulate_grad_batches", "check_val_every_n_epoch", "max_steps")
 BAD_INPUT = (ValueError, OSError, pickle.UnpicklingError, MisconfigurationException)
 
 
@@ -102,7 +103,12 @@ class TrainCLI(LightningCLI):
             raise ValueError(f"seed_everything must be 0 to 2^32 - 1, got {seed}; any small number will do")
         if epochs is not None and epochs != -1 and epochs < 1:
             raise ValueError(f"trainer.max_epochs must be at least 1, or -1 for no end, got {epochs}")
-        check_writable("trainer.default_root_dir", options.trainer.default_root_dir or ".")
+        for name in POSITIVE:
+            value = options.trainer[name]
+            if value is not None and value != -1 and value <= 0:
+                raise ValueError(f"trainer.{name} must be above 0, got {value}; leave it out to use all")
+        root = options.trainer.default_root_dir
+        check_writable("trainer.default_root_dir", "." if root is None else root)
 
     def _parse_ckpt_path(self) -> None:
         """Nothing: the configuration decides, and a .ckpt file of another one is refused."""
@@ -119,7 +125,10 @@ class TrainCLI(LightningCLI):
         own = any(isinstance(callback, ModelCheckpoint) for callback in callbacks)
         if options.enable_checkpointing is not False and writes and not own:
             callbacks += [Best(), Last()]
-        return super().instantiate_trainer(callbacks=callbacks, **kwargs)
+        try:
+            return super().instantiate_trainer(callbacks=callbacks, **kwargs)
+        except Exception as error:  # Lightning checks its many options in as many ways
+            raise ValueError(f"trainer: {error} (on any machine: --trainer.accelerator cpu)") from error
 
     def after_instantiate_classes(self) -> None:
         """Refuse a .ckpt file or data that will not do, before anything is written."""
@@ -130,7 +139,7 @@ class TrainCLI(LightningCLI):
             ckpt = read_ckpt("ckpt_path", ckpt_path)
             check_fits(ckpt, ckpt_path, self.model)
             if self.subcommand == "fit":
-                check_epochs(ckpt, self.trainer.max_epochs)
+                check_resumable(ckpt, ckpt_path, self.model.hparams["optimizer"], self.trainer.max_epochs)
         if self.subcommand == "fit":
             self.model.load_teacher()
         self.datamodule.prepare_data()
@@ -155,6 +164,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     quiet()
     try:
         cli = TrainCLI(argv)
+    except UnicodeDecodeError as error:
+        leave(f"error: config must be a YAML file in UTF-8, got {error.object[:20]!r}...", 2)
     except BAD_INPUT as error:
         leave(f"error: {one_line(error)}", 2)
     except KeyboardInterrupt:

@@ -39,7 +39,7 @@ def explain(message: str, options: Mapping[str, str]) -> str:
     key = re.search(r"does not accept option '(.+)'|unrecognized arguments: --([^\s=]+)", message)
     if key:
         return str(unknown_name("option", key[1] or key[2], options))
-    key = re.match(r'Parser key "(.+?)":', message)
+    key = re.match(r'Parser key "(.+?)"(?: element \d+)?:', message)
     value = re.search(r"(?:Got|Given) value: (.*)", message, re.DOTALL)
     if not key or not value:
         for start, better in REWORDED.items():
@@ -56,6 +56,6 @@ def _wrong_value(key: str, value: str, rules: str, hint: str) -> str:
     if choices and not kinds:
         return f"{key}: {unknown_name('name', value, dict.fromkeys(choices))}"
     kinds += dict.fromkeys(choices)
-    return f"{key} must be {' or '.join(kinds) or 'of another kind'}, got {value}" + (
+    return f"{key} must be {' or '.join(kinds) or 'of another kind'}, got {value or 'nothing'}" + (
         f" ({hint})" if hint else ""
     )

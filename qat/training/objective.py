@@ -24,13 +24,16 @@ LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 
 
-def objective(loss: LossName, distillation: DistillationName, distillation_weight: float) -> WeightedLoss:
+def objective(
+    loss: LossName, distillation: DistillationName, distillation_weight: float, taught: bool
+) -> WeightedLoss:
     """The terms of a training step: `task` of (logits, labels), `distillation` of (logits, teacher).
 
     Args:
         loss: a name of `LOSSES`.
         distillation: `kl` or `huber`.
-        distillation_weight: factor of the second term, finite and >= 0; 0 leaves it out.
+        distillation_weight: factor of the second term, finite and >= 0.
+        taught: whether there is a teacher; without one the second term is left out.
 
     Raises:
         ValueError: a name is unknown or the weight out of range.
@@ -45,7 +48,8 @@ def objective(loss: LossName, distillation: DistillationName, distillation_weigh
             "1 counts as much as the task"
         )
     terms = {"task": Term(LOSSES[loss], ("logits", "labels"))}
-    if distillation_weight:
-        taught = partial(distillation_loss, kind=distillation)
-        terms["distillation"] = Term(taught, ("logits", "teacher"), distillation_weight, teaches=("logits",))
+    if taught:
+        distance = partial(distillation_loss, kind=distillation)
+        inputs = ("logits", "teacher")
+        terms["distillation"] = Term(distance, inputs, distillation_weight, teaches=("logits",))
     return WeightedLoss(terms)

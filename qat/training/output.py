@@ -17,6 +17,8 @@ def check_writable(argument: str, root: str | Path) -> None:
     Raises:
         ValueError: a part of the path is a file, or may not be written to.
     """
+    if not str(root):
+        raise ValueError(f"{argument} must name a folder, got nothing; runs/mine, say")
     existing = Path(root).absolute()
     while not existing.exists() and existing != existing.parent:
         existing = existing.parent

@@ -89,6 +89,31 @@ def test_other_settings_seeds_and_versions_are_other_runs(
     assert not is_finished(run, settings(images))
 
 
+@pytest.mark.parametrize("name", ["final.ckpt", "step_losses.json"])
+def test_a_run_without_all_its_files_is_not_finished(finished: Path, images: Path, name: str) -> None:
+    (run,) = plan(["float"], [0], finished)
+    (run.folder / name).rename(run.folder / "away")
+    assert not is_finished(run, settings(images))
+    (run.folder / "away").rename(run.folder / name)
+    assert is_finished(run, settings(images))
+
+
+def test_a_result_that_is_half_right_is_not_finished(finished: Path, images: Path) -> None:
+    (run,) = plan(["float"], [0], finished)
+    path = run.folder / "result.json"
+    text = path.read_text()
+    path.write_text(text.replace('"seconds": ', '"seconds": "x", "was": '))
+    assert not is_finished(run, settings(images))
+    path.write_text(text)
+
+
+def test_a_batch_larger_than_the_data_is_the_data(images: Path, tmp_path: Path) -> None:
+    few = Settings(data="folder", data_root=str(images), epochs=1, batch_size=10**9)
+    compare(few, plan(["float"], [0], tmp_path))
+    whole = read(tmp_path, "float-seed0")["saved_bytes"]
+    assert whole < 36 * 10**6
+
+
 def test_an_interrupted_comparison_goes_on_where_it_stopped(
     images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,7 +150,7 @@ def test_runs_of_other_settings_are_set_aside_not_lost(
     compare(settings(images, loss="cross_entropy"), plan(["zero"], [0], tmp_path))
     assert [p.parent.name for p in tmp_path.glob("*/result.json")] == ["zero-seed0"]
     assert read(tmp_path / "earlier" / "1", "float-seed0")["settings"]["loss"] == "huber"
-    assert "1 runs of other settings or versions were moved to" in capsys.readouterr().out
+    assert "1 runs of other settings or versions, or broken ones, were moved to" in capsys.readouterr().out
 
 
 def test_bad_options_are_refused_before_anything_is_written(images: Path, tmp_path: Path) -> None:

@@ -9,7 +9,11 @@ import torch
 
 from qat.comparison.difference import difference
 
-STATE = {"model.w": torch.tensor([1.0, -2.0]), "model.n": torch.tensor(3)}
+STATE = {
+    "model.w": torch.tensor([1.0, -2.0]),
+    "model.n": torch.tensor(3),
+    "model.big": torch.tensor([math.inf, math.nan]),
+}
 
 
 def folder(path: Path, losses: list[float], **changes: torch.Tensor) -> Path:
@@ -26,6 +30,8 @@ def folder(path: Path, losses: list[float], **changes: torch.Tensor) -> Path:
         ([0.1, 0.25], {}, (0.25 - 0.2, 0, 0)),
         ([0.1], {}, (math.inf, 0, 0)),
         ([0.1, math.nan], {}, (math.nan, 0, 0)),
+        ([0.1, 0.2], {"big": torch.tensor([math.inf, math.nan])}, (0, 0, 0)),
+        ([0.1, 0.2], {"big": torch.tensor([math.inf, 1.0])}, (0, 0, math.nan)),
         ([0.1, 0.2], {"w": torch.tensor([1.0, -2.5])}, (0, 0.5, 0)),
         ([0.1, 0.2], {"w": torch.tensor([1.0, math.nan])}, (0, math.nan, 0)),
         ([0.1, 0.2], {"n": torch.tensor(4)}, (0, 0, 1)),

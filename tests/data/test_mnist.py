@@ -142,3 +142,33 @@ def test_the_original_files() -> None:
     assert data.test_labels[:8].tolist() == [7, 2, 1, 0, 4, 1, 4, 9]
     mean = data.train_images.double().mean() / 255
     assert abs(float(mean) - 0.1306604762738429) < 1e-12  # the mean that everyone normalises MNIST with
+
+
+def swap(one: Path, other: Path) -> None:
+    kept = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    other.write_bytes(kept)
+
+
+@pytest.mark.parametrize("pair", [(0, 2), (1, 3), (0, 1)])
+def test_files_that_are_mixed_up(small: Path, pair: tuple[int, int]) -> None:
+    raw = small / "MNIST" / "raw"
+    swap(*(raw / NAMES[i] for i in pair))
+    with pytest.raises(
+        ValueError, match=r"^data_root: the files in [^\n]* mixed up \([^\n]*; delete them [^\n]*$"
+    ):
+        mnist.load(small)
+
+
+def test_a_label_that_is_no_digit(small: Path) -> None:
+    file = small / "MNIST" / "raw" / NAMES[1]
+    file.write_bytes(file.read_bytes()[:-1] + b"M")
+    with pytest.raises(ValueError, match=r"mixed up \(a label is 77, not a digit\)"):
+        mnist.load(small)
+
+
+@pytest.mark.usefixtures("offline")
+def test_a_failed_download_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="the download failed"):
+        mnist.prepare(tmp_path / "new")
+    assert not (tmp_path / "new").exists()

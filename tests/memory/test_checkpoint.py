@@ -315,6 +315,12 @@ def test_tensors_in_lists_are_kept_like_others() -> None:
     assert saved_bytes(Outer(), torch.rand(2, 4, requires_grad=True)).total == 2 * 4 * 4
 
 
+@pytest.mark.parametrize("patterns", ["blocks.*", [3], [None]])
+def test_patterns_that_are_no_list_of_globs(patterns: list[str]) -> None:
+    with pytest.raises(ValueError, match=r"must be a list of globs like \['blocks.\*'\]; got "):
+        checkpoint_blocks(SmallCNN(), patterns)
+
+
 def test_a_pattern_that_matches_nothing() -> None:
     with pytest.raises(ValueError, match=r"checkpoint pattern 'block.\*' matches nothing; nearest: blocks"):
         checkpoint_blocks(SmallCNN(), ["block.*"])

@@ -175,7 +175,11 @@ def test_a_finished_run_has_nothing_to_resume(
     for options, message in (
         (["--trainer.max_epochs", "1"], "trainer.max_epochs must be above 1"),
         (["--model.quantization.weight_bits", "2"], "2 bits"),
-        (["--model.options.width", "5"], "is of another model than this configuration: size mismatch"),
+        (
+            ["--model.options.width", "5"],
+            "is of another model than this configuration (use the config.yaml of its run): size mismatch",
+        ),
+        (["--model.optimizer", "sgd"], "model.optimizer must be adamw, that of ckpt_path"),
         (["--model.name", "lenet", "--model.options", "{}"], "is of another model"),
     ):
         capsys.readouterr()

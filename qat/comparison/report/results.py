@@ -41,7 +41,7 @@ def load_results(out: Path) -> list[Result]:
     found: dict[tuple[str, int], Path] = {}
     results = []
     for path in paths:
-        result = _read(path)
+        result = read_result(path)
         run = (result["setup"], result["seed"])
         if run in found:
             raise ValueError(
@@ -65,7 +65,8 @@ def by_setup(results: list[Result]) -> dict[str, Runs]:
     return setups
 
 
-def _read(path: Path) -> Result:
+def read_result(path: Path) -> Result:
+    """One `result.json`, its numbers checked; raises as `load_results` does, OSError where there is none."""
     try:
         result = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:  # of json and of the decoding alike
