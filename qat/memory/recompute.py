@@ -67,7 +67,7 @@ def recompute(block: nn.Module, *inputs: Tensor) -> Tensor:
 
     What `Checkpointed` does with `torch.utils.checkpoint`, written out in one Function to be read; use that
     one in networks. Here the block takes tensors by position, returns one tensor, and nothing is
-    differentiated twice.
+    differentiated twice; `torch.compile` does not take it, for it reads the random state.
 
     Args:
         block: any module whose state lies in parameters and buffers.
