@@ -1,9 +1,28 @@
 """Torch's layers with quantizers inside, and the conversion of a float model."""
 
-from qat.layers.activation import QuantReLU
+from qat.layers.activation import QuantActivation, QuantReLU
 from qat.layers.config import Quantization
-from qat.layers.conv import QuantConv2d
+from qat.layers.conv import QuantConv1d, QuantConv2d, QuantConvTranspose2d
 from qat.layers.convert import quantize
+from qat.layers.cost import Row, Summary
+from qat.layers.folding import Folding, fold_batchnorm
+from qat.layers.layer import QuantLayer
 from qat.layers.linear import QuantLinear
+from qat.layers.summary import summary
 
-__all__ = ["QuantConv2d", "QuantLinear", "QuantReLU", "Quantization", "quantize"]
+__all__ = [
+    "Folding",
+    "QuantActivation",
+    "QuantConv1d",
+    "QuantConv2d",
+    "QuantConvTranspose2d",
+    "QuantLayer",
+    "QuantLinear",
+    "QuantReLU",
+    "Quantization",
+    "Row",
+    "Summary",
+    "fold_batchnorm",
+    "quantize",
+    "summary",
+]

@@ -2,22 +2,37 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, get_args
 
 from torch import Tensor
 
 from qat.gradients import ROUNDINGS, Rounding, RoundingName
 from qat.names import match_names, unknown_name
+from qat.quantizers import (
+    ActivationObserverName,
+    ActivationScaleName,
+    WeightObserverName,
+    WeightScaleName,
+)
 from qat.quantizers.grid import WIDTHS, check_bits
 
 FLOAT = 32
 CONFIGURABLE_WIDTHS = (*WIDTHS, FLOAT)
-OVERRIDABLE = ("weight_bits", "activation_bits", "rounding", "per_channel")
+OF_WEIGHTS = ("weight_bits", "weight_scale", "weight_observer", "per_channel")
+OF_ACTIVATIONS = ("activation_bits", "activation_scale", "activation_observer", "asymmetric")
+OF_BOTH = ("rounding", "power_of_two")
+OVERRIDABLE = (*OF_WEIGHTS, *OF_ACTIVATIONS, *OF_BOTH)
+CHOICES: dict[str, tuple[str, ...]] = {
+    "weight_scale": get_args(WeightScaleName),
+    "activation_scale": get_args(ActivationScaleName),
+    "weight_observer": get_args(WeightObserverName),
+    "activation_observer": get_args(ActivationObserverName),
+}
 
 
 @dataclass(frozen=True)
 class Quantization:
-    """Bit-widths and gradients of a quantized model.
+    """Bit-widths, scales and gradients of a quantized model.
 
     Args:
         weight_bits: of weights; 1 to 8, 16, or 32 for float.
@@ -25,14 +40,28 @@ class Quantization:
         first_last_bits: of the first and last layer's weights.
         input_bits: of the network's input.
         rounding: `zero` (the true gradient), `ste` (straight-through), or a function of your own.
+        weight_scale: where the scale of weights comes from: `observed` on the weight as it is, `learned` by
+            gradient descent (LSQ), or `dorefa`, which bends the weight by tanh first.
+        activation_scale: of activations: `observed`, a moving average; `learned` (LSQ); or `pact`, a learned
+            upper end. PACT knows unsigned activations only: where one may be negative (the network's input
+            with `input_signed`, a linear bottleneck, after SiLU), the scale is a `learned` one instead.
+        weight_observer: what an observed scale is measured by: `max`, `percentile` (99.9), or `mse`, the
+            least squared error. The other scales have no use for one: it must be `max` there.
+        activation_observer: the same for activations, averaged over the batches: `ema` (of the largest
+            magnitude), `percentile`, `mse`; `ema` with a scale that is not observed.
+        power_of_two: whether all scales are powers of two.
+        asymmetric: whether activations that may be negative lie on an unsigned grid with a zero point; their
+            scale is observed, by `ema`.
         per_channel: one scale for each output channel of a weight, instead of one for the whole weight.
         input_signed: whether the network's input may be negative; images in [0, 1] are not.
         layers: overrides by layer, `{glob over module names: {argument: value}}`, for `weight_bits`,
-            `activation_bits`, `rounding` and `per_channel`; the first glob that matches a layer wins.
+            `activation_bits`, `rounding`, `per_channel`, `power_of_two`, `asymmetric`, and the scales and
+            observers; the first glob that matches a layer wins.
 
     Raises:
         ValueError: bits that are not one of these integers, a flag that is not true or false, an unknown
-            rounding, an unknown key or a wrong value under `layers`.
+            rounding, scale or observer, an observer for a scale that has no use for one, an unknown key or a
+            wrong value under `layers`.
     """
 
     weight_bits: int = 4
@@ -41,6 +70,12 @@ class Quantization:
     input_bits: int = 8
     # Not `Rounding`: to a command line a result of type Tensor means "name a subclass of Tensor".
     rounding: RoundingName | Callable[[Tensor], Any] = "ste"
+    weight_scale: WeightScaleName = "observed"
+    activation_scale: ActivationScaleName = "observed"
+    weight_observer: WeightObserverName = "max"
+    activation_observer: ActivationObserverName = "ema"
+    power_of_two: bool = False
+    asymmetric: bool = False
     per_channel: bool = True
     input_signed: bool = False
     layers: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -48,9 +83,24 @@ class Quantization:
     def __post_init__(self) -> None:
         for name in ("weight_bits", "activation_bits", "first_last_bits", "input_bits"):
             check_bits(name, getattr(self, name), CONFIGURABLE_WIDTHS)
-        for name in ("per_channel", "input_signed"):
+        for name in ("power_of_two", "asymmetric", "per_channel", "input_signed"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} must be true or false; got {getattr(self, name)!r}")
+        for name, known in CHOICES.items():
+            if getattr(self, name) not in known:
+                raise unknown_name(name, getattr(self, name), known)
+        for kind, usual in (("weight", "max"), ("activation", "ema")):
+            scale, observer = getattr(self, f"{kind}_scale"), getattr(self, f"{kind}_observer")
+            if scale != "observed" and observer != usual:
+                raise ValueError(
+                    f"{kind}_observer must be {usual!r} where {kind}_scale is {scale!r}, which has no use "
+                    f"for another; got {observer!r}"
+                )
+        if self.asymmetric and (self.activation_scale, self.activation_observer) != ("observed", "ema"):
+            raise ValueError(
+                "asymmetric needs activation_scale 'observed' and activation_observer 'ema'; got "
+                f"{self.activation_scale!r} and {self.activation_observer!r}"
+            )
         if not callable(self.rounding) and self.rounding not in ROUNDINGS:
             raise unknown_name("rounding", self.rounding, ROUNDINGS)
         for pattern, override in self.layers.items():
@@ -60,6 +110,11 @@ class Quantization:
     def rounding_function(self) -> Rounding:
         """The rounding itself, also where it was given by name."""
         return self.rounding if callable(self.rounding) else ROUNDINGS[self.rounding]
+
+    @property
+    def input_settings(self) -> tuple[Any, ...]:
+        """All that says how an input is quantized; layers that agree in it can share a quantizer."""
+        return tuple(getattr(self, name) for name in (*OF_ACTIVATIONS, *OF_BOTH))
 
     def resolve(self, readers: list[str], activations: list[str]) -> dict[str, "Quantization"]:
         """The configuration of each layer and activation that `layers` gives one of its own.
@@ -75,8 +130,7 @@ class Quantization:
         """
         resolved: dict[str, Quantization] = {}
         for pattern, override in self.layers.items():
-            of_weights = override.keys() <= {"weight_bits", "per_channel"}
-            names = readers if of_weights else [*readers, *activations]
+            names = readers if override.keys() <= set(OF_WEIGHTS) else [*readers, *activations]
             for name in match_names(pattern, names, "layers pattern"):
                 resolved.setdefault(name, self._override(pattern, override))
         return resolved

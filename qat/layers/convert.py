@@ -6,14 +6,22 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from qat.layers.activation import QuantReLU
+from qat.layers.activation import QUANT_ACTIVATIONS
 from qat.layers.config import FLOAT, Quantization
-from qat.layers.conv import QuantConv2d
+from qat.layers.conv import QuantConv1d, QuantConv2d, QuantConvTranspose2d
+from qat.layers.example import refuse_lazy
+from qat.layers.layer import QuantLayer
 from qat.layers.linear import QuantLinear
-from qat.layers.trace import Reader, Trace, trace
-from qat.quantizers import IntGrid, ObservedScale, Quantizer
+from qat.layers.sites import Site, activation_sites, reader_sites, readers_by_source
+from qat.layers.trace import Trace, trace
+from qat.quantizers import Quantizer, activation_quantizer, weight_quantizer
 
-QUANTIZED: dict[type[nn.Module], type[nn.Module]] = {nn.Conv2d: QuantConv2d, nn.Linear: QuantLinear}
+QUANT_LAYERS: dict[type[nn.Module], type[QuantLayer]] = {
+    nn.Conv1d: QuantConv1d,
+    nn.Conv2d: QuantConv2d,
+    nn.ConvTranspose2d: QuantConvTranspose2d,
+    nn.Linear: QuantLinear,
+}
 
 
 def quantize(model: nn.Module, config: Quantization, example: Tensor | tuple[Any, ...]) -> nn.Module:
@@ -30,46 +38,41 @@ def quantize(model: nn.Module, config: Quantization, example: Tensor | tuple[Any
     matters: before a state is loaded, or before training, whose first batch sets the scales.
 
     Args:
-        model: any module; layers that are not plain `nn.Conv2d` or `nn.Linear` stay float.
-        config: bits, rounding, overrides by layer.
+        model: any module; layers that are not plain `nn.Conv1d`, `nn.Conv2d`, `nn.ConvTranspose2d` or
+            `nn.Linear` stay float, and so do matrix products outside of such layers, in attention for
+            one. `summary` lists both.
+        config: bits, scales, rounding, overrides by layer.
         example: `(N, C, H, W)` with N at least 2 (BatchNorm needs it), or a tuple of arguments.
 
     Raises:
-        ValueError: the model is quantized already or has nothing to quantize, the example holds fewer than
-            2 samples, a pattern in `config.layers` matches no layer, or one asks for a float input of a layer
-            that shares a quantized activation with others.
+        ValueError: the model is quantized already, is lazy, or has nothing to quantize, the example holds
+            fewer than 2 samples or does not run through the model, a pattern in `config.layers` matches no
+            layer, or one asks for a float input of a layer that shares a quantized activation with others.
 
     Warns:
         UserWarning: a convolution or linear layer stays float, because it did not run as a plain one.
     """
     if any(isinstance(module, Quantizer) for module in model.modules()):
         raise ValueError("the model is quantized already; quantize a fresh float model instead")
+    refuse_lazy(model)
     args = example if isinstance(example, tuple) else (example,)
     samples = len(args[0]) if args and isinstance(args[0], Tensor) and args[0].dim() else 0
     if samples < 2:
         raise ValueError(
             f"example must start with a batch of at least 2 samples, got {samples}: BatchNorm needs two"
         )
-    seen = trace(model, args, signed=config.input_signed)
+    plain = Trace(lambda m: type(m) in QUANT_LAYERS, lambda m: type(m) in QUANT_ACTIVATIONS)
+    seen = trace(model, args, config.input_signed, training=True, seen=plain)
     if not seen.readers:
         raise ValueError("the model ran no nn.Conv2d or nn.Linear: there is nothing to quantize")
     _warn_of_float_layers(model, seen)
-    resolved = config.resolve(list(seen.readers), list(_readers_by_source(seen)))
-    activations = _activation_configs(seen, config, resolved)
-    for name, own in activations.items():
-        _quantize_activation(model.get_submodule(name), own, seen.activations[name])
-    outer = _first_and_last(seen)
-    for name, reader in seen.readers.items():
-        own = resolved.get(name, config)
-        shared = activations.get(_source(reader, seen) or "")
-        if shared is not None and _reads_otherwise(own, shared, config):
-            if own.activation_bits == FLOAT:
-                raise ValueError(
-                    f"layers: {name} cannot have activation_bits 32, for it shares the output of "
-                    f"{_source(reader, seen)} with layers of {shared.activation_bits} bits; override that one"
-                )
-            shared = None
-        _quantize_layer(model.get_submodule(name), own, reader, name in outer, shared is not None)
+    resolved = config.resolve(list(seen.readers), list(readers_by_source(seen)))
+    activations = list(activation_sites(seen, config, resolved))
+    readers = list(reader_sites(seen, config, resolved, activations))  # before anything is changed: it raises
+    for site in activations:
+        _quantize_activation(model.get_submodule(site.name), site, seen.activations[site.name].samples)
+    for site in readers:
+        _quantize_layer(model.get_submodule(site.name), site, seen.readers[site.name].samples)
     return model
 
 
@@ -77,97 +80,58 @@ def _warn_of_float_layers(model: nn.Module, seen: Trace) -> None:
     kinds = (nn.modules.conv._ConvNd, nn.Linear)
     left = [n for n, m in model.named_modules() if isinstance(m, kinds) and n not in seen.readers]
     if left:
+        plain = ", ".join(f"nn.{kind.__name__}" for kind in QUANT_LAYERS)
         warnings.warn(
-            f"left float, as they did not run as plain nn.Conv2d or nn.Linear: {', '.join(left)}",
-            stacklevel=3,
+            f"left float, as they did not run as a plain one of {plain}: {', '.join(left)}", stacklevel=3
         )
 
 
-def _source(reader: Reader, seen: Trace) -> str | None:
-    """The one activation module whose grid a layer reads; a re-used module has no grid of its own."""
-    sources = {fact.source for fact in reader.facts}
-    source = sources.pop()
-    return source if not sources and source is not None and len(seen.activations[source]) == 1 else None
+# A module changes its class, not its identity: tied weights, hooks and other references to it stay right.
+def _quantize_activation(module: nn.Module, site: Site, samples: list[Tensor]) -> None:
+    quantizer = _activation_quantizer(site, samples)
+    if isinstance(quantizer, Quantizer):
+        module.__class__ = QUANT_ACTIVATIONS[type(module)]
+        module.quantizer = quantizer.train(module.training)
 
 
-def _readers_by_source(seen: Trace) -> dict[str, list[str]]:
-    """The activation modules that feed layers, in the order in which they ran, each with its readers."""
-    readers: dict[str, list[str]] = {name: [] for name in seen.activations}
-    for reader in seen.readers.values():
-        source = _source(reader, seen)
-        if source is not None:
-            readers[source].append(reader.name)
-    return {name: names for name, names in readers.items() if names}
+def _quantize_layer(module: nn.Module, site: Site, samples: list[Tensor]) -> None:
+    kind = QUANT_LAYERS[type(module)]
+    of_weight = _weight_quantizer(site, module, kind.channel_axis)
+    of_input = _activation_quantizer(site, samples)
+    if isinstance(of_weight, Quantizer) or isinstance(of_input, Quantizer):
+        module.__class__ = kind
+        module.weight_quantizer = of_weight.train(module.training)
+        module.input_quantizer = of_input.train(module.training)
 
 
-def _activation_configs(
-    seen: Trace, config: Quantization, resolved: dict[str, Quantization]
-) -> dict[str, Quantization]:
-    """The configuration of each activation that feeds layers: its own, else what all its readers ask for."""
-    configs = {}
-    for name, readers in _readers_by_source(seen).items():
-        asked = [resolved.get(reader, config) for reader in readers]
-        agreed = len({(own.activation_bits, own.rounding) for own in asked}) == 1
-        configs[name] = resolved.get(name, asked[0] if agreed else config)
-    return configs
-
-
-def _reads_otherwise(own: Quantization, shared: Quantization, config: Quantization) -> bool:
-    """Whether a layer was told, by its own name, to read its input in another way than it comes."""
-    asked, given, usual = ((c.activation_bits, c.rounding) for c in (own, shared, config))
-    return asked not in (given, usual)
-
-
-def _first_and_last(seen: Trace) -> set[str]:
-    """The first layer that ran, and every layer whose output reaches no other layer."""
-    followed = frozenset[str]().union(*(f.upstream for r in seen.readers.values() for f in r.facts))
-    return {next(iter(seen.readers))} | (seen.readers.keys() - followed)
-
-
-def _quantize_activation(module: nn.Module, config: Quantization, samples: list[Tensor]) -> None:
-    if config.activation_bits == FLOAT:
-        return
-    module.__class__ = QuantReLU
-    module.quantizer = _activation_quantizer(config, config.activation_bits, signed=False, samples=samples)
-    module.quantizer.train(module.training)
-
-
-def _quantize_layer(
-    module: nn.Module, config: Quantization, reader: Reader, outer: bool, on_grid: bool
-) -> None:
-    network_input = not any(fact.upstream for fact in reader.facts)
-    weight_bits = config.first_last_bits if outer else config.weight_bits
-    input_bits = config.input_bits if network_input else config.activation_bits
-    weight_quantizer: nn.Module = nn.Identity()
-    input_quantizer: nn.Module = nn.Identity()
-    if weight_bits != FLOAT:
-        weight_quantizer = _weight_quantizer(config, weight_bits, module)
-    if input_bits != FLOAT and not on_grid:
-        signed = not all(fact.unsigned for fact in reader.facts)
-        input_quantizer = _activation_quantizer(config, input_bits, signed, reader.samples)
-    if isinstance(weight_quantizer, Quantizer) or isinstance(input_quantizer, Quantizer):
-        # The module keeps its identity: tied weights, hooks and other references to it stay right.
-        module.__class__ = QUANTIZED[type(module)]
-        module.weight_quantizer = weight_quantizer.train(module.training)
-        module.input_quantizer = input_quantizer.train(module.training)
-
-
-def _weight_quantizer(config: Quantization, bits: int, module: nn.Module) -> Quantizer:
+def _weight_quantizer(site: Site, module: nn.Module, channel_axis: int) -> nn.Module:
+    if site.weight_bits == FLOAT:
+        return nn.Identity()
     weight = module.weight
     assert isinstance(weight, Tensor)
-    grid = IntGrid(bits)
-    shape = (len(weight), *(1,) * (weight.dim() - 1)) if config.per_channel else ()
-    scale = ObservedScale(grid.high, "max", shape, axis=0 if config.per_channel else None)
-    return _started(Quantizer(grid, scale, config.rounding_function), weight)
+    return weight_quantizer(
+        weight,
+        site.weight_bits,
+        axis=channel_axis if site.config.per_channel else None,
+        scale=site.config.weight_scale,
+        observer=site.config.weight_observer,
+        power_of_two=site.config.power_of_two,
+        rounding=site.config.rounding_function,
+    )
 
 
-def _activation_quantizer(config: Quantization, bits: int, signed: bool, samples: list[Tensor]) -> Quantizer:
-    grid = IntGrid(bits, signed)
-    quantizer = Quantizer(grid, ObservedScale(grid.high, "ema"), config.rounding_function)
-    return _started(quantizer, torch.cat([sample.flatten() for sample in samples]))
-
-
-def _started(quantizer: Quantizer, x: Tensor) -> Quantizer:
-    quantizer.to(x.device)
-    quantizer.scale.start(x)  # type: ignore[operator]  # nn.Module hides its methods' types
-    return quantizer
+def _activation_quantizer(site: Site, samples: list[Tensor]) -> nn.Module:
+    if site.input_bits == FLOAT:
+        return nn.Identity()
+    scale = site.config.activation_scale
+    return activation_quantizer(
+        # A layer that ran several times starts from all that it read.
+        samples[0] if len(samples) == 1 else torch.cat([sample.flatten() for sample in samples]),
+        site.input_bits,
+        signed=site.signed,
+        scale="learned" if scale == "pact" and site.signed else scale,
+        observer=site.config.activation_observer,
+        power_of_two=site.config.power_of_two,
+        asymmetric=site.config.asymmetric and site.signed,
+        rounding=site.config.rounding_function,
+    )

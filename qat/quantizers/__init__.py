@@ -1,8 +1,41 @@
 """Quantizers: a tensor in, the same tensor on an integer grid out."""
 
+from qat.quantizers.asymmetric import AsymmetricScale
+from qat.quantizers.build import (
+    ActivationObserverName,
+    ActivationScaleName,
+    WeightObserverName,
+    WeightScaleName,
+    activation_quantizer,
+    weight_quantizer,
+)
+from qat.quantizers.dorefa import DorefaScale
 from qat.quantizers.grid import IntGrid
+from qat.quantizers.learned import LearnedScale
 from qat.quantizers.observed import ObservedScale
 from qat.quantizers.observers import OBSERVERS, Observer, ObserverName
+from qat.quantizers.pact import PactScale
+from qat.quantizers.power_of_two import PowerOfTwo
 from qat.quantizers.quantizer import Quantizer
+from qat.quantizers.scale import Scale
 
-__all__ = ["OBSERVERS", "IntGrid", "ObservedScale", "Observer", "ObserverName", "Quantizer"]
+__all__ = [
+    "OBSERVERS",
+    "ActivationObserverName",
+    "ActivationScaleName",
+    "AsymmetricScale",
+    "DorefaScale",
+    "IntGrid",
+    "LearnedScale",
+    "ObservedScale",
+    "Observer",
+    "ObserverName",
+    "PactScale",
+    "PowerOfTwo",
+    "Quantizer",
+    "Scale",
+    "WeightObserverName",
+    "WeightScaleName",
+    "activation_quantizer",
+    "weight_quantizer",
+]

@@ -7,34 +7,20 @@ from torch import Tensor, nn
 
 from qat.gradients import Rounding, clamp, round_ste, round_stochastic
 from qat.quantizers.grid import IntGrid
+from qat.quantizers.scale import Scale
+from qat.quantizers.units import Divide, Multiply
 
 
-class _Divide(torch.autograd.Function):
-    """`x / scale` and, with `_Multiply`, gradients in units of the values throughout.
-
-    The true factors `1 / scale` here and `scale` there cancel in the product, but not in floating point:
-    left out, the gradient through a quantizer is `g` to the last bit.
-    """
+class _ClampForward(torch.autograd.Function):
+    """Forward: `min(max(x, low), high)`. Gradient: `g` everywhere."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, scale: Tensor) -> Tensor:
-        return x / scale
+    def forward(ctx: Any, x: Tensor, low: float, high: float) -> Tensor:
+        return x.clamp(low, high)
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
-        return g, None
-
-
-class _Multiply(torch.autograd.Function):
-    """`code * scale`; see `_Divide`."""
-
-    @staticmethod
-    def forward(ctx: Any, code: Tensor, scale: Tensor) -> Tensor:
-        return code * scale
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
-        return g, None
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None]:
+        return g, None, None
 
 
 class Quantizer(nn.Module):
@@ -43,53 +29,83 @@ class Quantizer(nn.Module):
     Gradient of x: `g` where `low <= round(x / scale) <= high`, times the factor of the rounding, else 0 (as
     `torch.fake_quantize_per_tensor_affine`). On the grid {-1, +1}, whose codes are two apart, n = round((x /
     scale - 1) / 2) takes the place of the rounding: the value is `(2 clamp(n, -1, 0) + 1) * scale`, and the
-    gradient passes where `-1 <= n <= 0`. In training mode `forward` observes the tensor first and uses
+    gradient passes where `-1 <= n <= 0`. A scale may change this: clamp before it rounds, let the gradient
+    pass everywhere, transform x first, or have a zero point z, with `code = clamp(round(x / scale) + z, low,
+    high)` and `value = (code - z) * scale`. In training mode `forward` observes the tensor first and uses
     the scale just updated; in eval mode nothing moves. Codes are computed in float32 at least, also under
     autocast.
 
     Args:
         grid: the integers allowed.
-        scale: a module `scale(x) -> Tensor` with `observe(x)` and `start(x)`: `ObservedScale`.
+        scale: how large one code is: `ObservedScale`, `LearnedScale`, ...
         rounding: any rounding of `qat.gradients`, or your own; it sees `x / scale`. The stochastic one rounds
             half to even in eval mode.
 
     Shape: any -> the same, in the dtype and memory format of x. The scale broadcasts against x.
+    Attributes: `active`: False: x is returned unchanged and nothing is observed.
     Buffers: `ends`, int64 `(3,)`: bits, low and high, compared when a state is loaded.
     """
 
     ends: Tensor
 
-    def __init__(self, grid: IntGrid, scale: nn.Module, rounding: Rounding = round_ste) -> None:
+    def __init__(self, grid: IntGrid, scale: Scale, rounding: Rounding = round_ste) -> None:
         super().__init__()
         self.grid = grid
         self.scale = scale
         self.rounding = rounding
+        self.active = True
         self.register_buffer("ends", torch.tensor([grid.bits, grid.low, grid.high]))
 
     def forward(self, x: Tensor) -> Tensor:
         """Shape: any -> the same, values on the grid."""
+        if not self.active:
+            return x
         if self.training:
             self.observe(x)
-        scale = self.scale(x)
-        code = self._code(_Divide.apply(x.to(torch.promote_types(x.dtype, torch.float32)), scale))
-        value: Tensor = _Multiply.apply(code, scale)
+        steps, scale, _ = self._steps(x)
+        value: Tensor = Multiply.apply(steps, scale)
         return value.to(x.dtype)
 
     def observe(self, x: Tensor) -> None:
         """Let the scale see one batch: the only place where a quantizer's state moves."""
-        self.scale.observe(x.detach())  # type: ignore[operator]  # nn.Module hides its methods' types
+        if self.active:
+            self.scale.observe(x.detach())
+
+    def freeze(self) -> None:
+        """From now on the scale moves no more, neither with the batches nor with the weight."""
+        self.scale.freeze()
+
+    def unfreeze(self) -> None:
+        """Undo `freeze`."""
+        self.scale.unfreeze()
 
     @torch.no_grad()
     def codes(self, x: Tensor) -> Tensor:
         """The integers, with the scale as it is now; nothing moves. Shape: any -> the same, int32."""
-        return self._code(x.to(torch.promote_types(x.dtype, torch.float32)) / self.scale(x)).int()
+        steps, _, zero_point = self._steps(x)
+        return (steps if zero_point is None else steps + zero_point).int()
 
-    def _code(self, v: Tensor) -> Tensor:
+    def _steps(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """The codes without the zero point, as floats; the scale; the zero point."""
+        scale = self.scale(x)
+        zero_point = self.scale.zero_point(scale)
+        x = self.scale.transform(x.to(torch.promote_types(x.dtype, torch.float32)), scale)
+        v = Divide.apply(x, scale)
         low, high, step = self.grid.low, self.grid.high, self.grid.step
+        if zero_point is not None:
+            return clamp(self._round(v), low - zero_point, high - zero_point), scale, zero_point
         if step == 1:
-            return clamp(self._round(v), low, high)
+            return self._on_grid(v, low, high), scale, None
         # {-1, +1}: the nearest odd number is 2 n + 1 with n = round((v - 1) / 2); powers of two stay exact.
-        return 2 * clamp(self._round((v - 1) / 2), (low - 1) / 2, (high - 1) / 2) + 1
+        return 2 * self._on_grid((v - 1) / 2, (low - 1) / 2, (high - 1) / 2) + 1, scale, None
+
+    def _on_grid(self, v: Tensor, low: float, high: float) -> Tensor:
+        if self.scale.passes_outside:
+            limited: Tensor = _ClampForward.apply(v, low, high)
+            return self._round(limited)
+        if self.scale.clamps_first:
+            return self._round(clamp(v, low, high))
+        return clamp(self._round(v), low, high)
 
     def _round(self, v: Tensor) -> Tensor:
         # What is deployed is deterministic, so evaluation is too.

@@ -30,7 +30,14 @@ from qat.gradients import (
 )
 from qat.losses import cross_entropy, distillation_loss, huber_loss
 from qat.memory import recompute
-from qat.quantizers import IntGrid, ObservedScale, Quantizer
+from qat.quantizers import (
+    DorefaScale,
+    IntGrid,
+    LearnedScale,
+    ObservedScale,
+    PactScale,
+    Quantizer,
+)
 
 # No element is whole, a tie, or a bound of what is checked here.
 X = torch.linspace(-2.3, 2.4, 12, dtype=torch.float64).reshape(4, 3)
@@ -88,10 +95,20 @@ def _shortened(g: Tensor, x: Tensor) -> Tensor:
 QUANTIZER = Quantizer(IntGrid(3), ObservedScale(3, "ema"))
 QUANTIZER(torch.tensor([1.5]))  # observes: codes -3 .. 3 are the values -1.5 .. 1.5
 QUANTIZER.eval()
+LEARNED = Quantizer(IntGrid(3), LearnedScale(3)).eval()  # codes -3 .. 3 are the values
+PACT = Quantizer(IntGrid(3, signed=False), PactScale(7)).eval()  # the clip is 1
+DOREFA = Quantizer(IntGrid(3), DorefaScale(3)).eval()
 
 
 def _on_grid(g: Tensor, x: Tensor) -> Tensor:
     return g * ((x / 0.5).round().abs() <= 3)
+
+
+def _squeezed(g: Tensor, x: Tensor) -> Tensor:
+    y = x.tanh()
+    largest = y.abs().max()
+    own_share = (y.abs() == largest) * y.sign() * (g * y).sum() / largest**2  # of the maximum itself
+    return (1 - y * y) * (g / largest - own_share)
 
 
 # A name may carry a comma and what is special about the row.
@@ -131,6 +148,24 @@ ROWS: dict[str, Row] = {
     "numpy_function": Row(numpy_function(np.sin, lambda g, y, x: g * np.cos(x)), "np.sin(x)", "g np.cos(x)"),
     "recompute": Row(lambda x: recompute(nn.Tanh(), x), "tanh(x)", "g (1 - tanh^2(x)), run again"),
     "Quantizer": Row(QUANTIZER, "clamp(round(x / s)) s", "g where low <= round(x / s) <= high", _on_grid),
+    "Quantizer, learned scale": Row(
+        LEARNED,
+        "round(clamp(x / s)) s",
+        "g where low <= x / s <= high; s: sum g (code - x / s)",
+        lambda g, x: g * (x.abs() <= 3),
+    ),
+    "Quantizer, PACT": Row(
+        PACT,
+        "round(clamp(x, 0, clip) / s) s",
+        "g where 0 <= x < clip; clip: sum g where x >= clip",
+        lambda g, x: g * ((x >= 0) & (x < 1)),
+    ),
+    "Quantizer, DoReFa": Row(
+        DOREFA,
+        "round(tanh(x) / max|tanh(x)| / s) s",
+        "that of tanh(x) / max|tanh(x)|",
+        _squeezed,
+    ),
     "huber_loss": Row(huber_loss, "e^2/2 or d(|e| - d/2)", "g e or g d sign(e)", inputs=(X, Y)),
     "cross_entropy": Row(
         lambda x: cross_entropy(x, torch.tensor([0, 2, 1, 1]), label_smoothing=0.1),

@@ -24,7 +24,7 @@ def test_bits_that_are_no_integer(argument: str, bits: object) -> None:
         Quantization(**{argument: bits})
 
 
-@pytest.mark.parametrize("argument", ["per_channel", "input_signed"])
+@pytest.mark.parametrize("argument", ["per_channel", "input_signed", "power_of_two", "asymmetric"])
 def test_flags(argument: str) -> None:
     with pytest.raises(ValueError, match=f"{argument} must be true or false; got 'yes'"):
         Quantization(**{argument: "yes"})
@@ -54,6 +54,12 @@ def test_first_match_wins_and_implies_the_ends() -> None:
         ({"a": {"weight_bit": 2}}, r"unknown key in layers\['a'\] 'weight_bit'; nearest: weight"),
         ({"a": {"weight_bits": 9}}, r"layers\['a'\]: weight_bits must be one of the .*; got 9"),
         ({"a": {"activation_bits": 1.5}}, r"layers\['a'\]: activation_bits must be one of the"),
+        (
+            {"a": {"weight_scale": "lerned"}},
+            r"layers\['a'\]: unknown weight_scale 'lerned'; nearest: learned",
+        ),
+        ({"a": {"power_of_two": 1}}, r"layers\['a'\]: power_of_two must be true or false; got 1"),
+        ({"a": {"input_signed": True}}, r"unknown key in layers\['a'\] 'input_signed'"),
         ({"a": 4}, r"layers\['a'\] must be a mapping like \{weight_bits: 8\}; got 4"),
         ({"a": {"rounding": "stee"}}, r"layers\['a'\]: unknown rounding 'stee'"),
     ],
@@ -72,3 +78,50 @@ def test_weights_are_not_an_activations_own() -> None:
     config = Quantization(layers={"a": {"weight_bits": 2}})
     with pytest.raises(ValueError, match="layers pattern 'a' matches nothing; choose from: bbb"):
         config.resolve(["bbb"], ["a"])
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "nearest"),
+    [
+        ("weight_scale", "lerned", "nearest: learned"),
+        ("weight_scale", "pact", "choose from: observed, learned, dorefa"),
+        ("activation_scale", "pakt", "nearest: pact"),
+        ("activation_scale", "dorefa", "choose from: observed, learned, pact"),
+        ("weight_observer", "ema", "nearest: max"),
+        ("activation_observer", "percentil", "nearest: percentile"),
+        ("weight_scale", ["learned"], "nearest: learned"),
+    ],
+)
+def test_scales_and_observers_by_name(argument: str, value: object, nearest: str) -> None:
+    with pytest.raises(ValueError, match=f"unknown {argument} .*; {nearest}"):
+        Quantization(**{argument: value})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            {"weight_scale": "learned", "weight_observer": "mse"},
+            "weight_observer must be 'max' where weight_scale is 'learned', .*; got 'mse'",
+        ),
+        (
+            {"activation_scale": "pact", "activation_observer": "mse"},
+            "activation_observer must be 'ema' where activation_scale is 'pact', .*; got 'mse'",
+        ),
+        (
+            {"activation_scale": "learned", "asymmetric": True},
+            "asymmetric needs activation_scale 'observed' and .* 'ema'; got 'learned' and 'ema'",
+        ),
+    ],
+)
+def test_choices_that_do_not_go_together(arguments: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Quantization(**arguments)
+
+
+def test_what_concerns_weights_alone_is_not_an_activations_own() -> None:
+    for key, value in {"weight_scale": "learned", "weight_observer": "mse", "per_channel": False}.items():
+        with pytest.raises(ValueError, match="layers pattern 'act' matches nothing"):
+            Quantization(layers={"act": {key: value}}).resolve(["conv"], ["act"])
+    for key, value in {"activation_scale": "pact", "power_of_two": True, "asymmetric": True}.items():
+        assert "act" in Quantization(layers={"act": {key: value}}).resolve(["conv"], ["act"])

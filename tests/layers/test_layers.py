@@ -1,11 +1,15 @@
 """Quantized layers: torch's own to the last bit where nothing is quantized, on the grid where it is."""
 
+import copy
+import pickle
+
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from qat.layers import QuantConv2d, QuantLinear, QuantReLU
+from qat.layers import QuantConv1d, QuantConv2d, QuantConvTranspose2d, QuantLinear, QuantReLU
+from qat.layers.activation import QUANT_ACTIVATIONS
 from qat.quantizers import IntGrid, ObservedScale, Quantizer
 
 
@@ -21,6 +25,17 @@ PAIRS = [
     (QuantConv2d, nn.Conv2d, (4, 6, 3), {"padding": 1}, (2, 4, 8, 8)),
     (QuantConv2d, nn.Conv2d, (4, 6, 3), {"padding": "same", "padding_mode": "circular"}, (2, 4, 8, 8)),
     (QuantConv2d, nn.Conv2d, (4, 8, 3), {"groups": 4, "stride": 2, "bias": False}, (2, 4, 8, 8)),
+    (QuantConv2d, nn.Conv2d, (4, 4, 3), {"groups": 4, "padding": "same", "dilation": 2}, (2, 4, 8, 8)),
+    (QuantConv2d, nn.Conv2d, (4, 6, 3), {"padding": 1, "padding_mode": "reflect"}, (4, 8, 8)),
+    (QuantConv1d, nn.Conv1d, (4, 6, 3), {"padding": "same", "padding_mode": "replicate"}, (2, 4, 8)),
+    (QuantConvTranspose2d, nn.ConvTranspose2d, (4, 6, 3), {}, (2, 4, 5, 5)),
+    (
+        QuantConvTranspose2d,
+        nn.ConvTranspose2d,
+        (4, 6, 3),
+        {"stride": 2, "padding": 1, "output_padding": 1, "groups": 2, "bias": False},
+        (2, 4, 5, 5),
+    ),
     (QuantLinear, nn.Linear, (5, 3), {}, (2, 5)),
     (QuantLinear, nn.Linear, (5, 3), {"bias": False}, (2, 7, 5)),
 ]
@@ -88,3 +103,38 @@ def test_double_precision() -> None:
         5, 3, weight_quantizer=weight_quantizer(4, (3, 1)), input_quantizer=input_quantizer(4)
     ).double()
     assert layer(torch.rand(2, 5, dtype=torch.float64)).dtype == torch.float64
+
+
+def test_a_transposed_convolution_keeps_output_size_and_scales_its_axis_1() -> None:
+    weights = Quantizer(IntGrid(3), ObservedScale(3, "max", (1, 3, 1, 1), axis=1))
+    layer = QuantConvTranspose2d(
+        4, 6, 3, stride=2, groups=2, weight_quantizer=weights, input_quantizer=nn.Identity()
+    )
+    x = torch.rand(2, 4, 5, 5)
+    for size in (11, 12):
+        assert layer(x, output_size=[size, size]).shape == (2, 6, size, size)
+    with pytest.raises(ValueError, match="requested an output size"):
+        layer(x, output_size=[14, 14])
+    largest = layer.weight.detach().abs().amax((0, 2, 3), keepdim=True)
+    assert torch.equal(weights.scale.value, largest / 3)
+    expected = F.conv_transpose2d(x, weights(layer.weight), layer.bias, stride=2, groups=2)
+    assert torch.equal(layer(x), expected)
+
+
+@pytest.mark.parametrize("kind", QUANT_ACTIVATIONS, ids=lambda kind: kind.__name__)
+def test_a_quantized_activation_is_the_quantizer_after_it(kind: type[nn.Module]) -> None:
+    torch.manual_seed(0)
+    x = 3 * torch.randn(2, 4, 5)
+    plain = kind()
+    same = QUANT_ACTIVATIONS[kind](nn.Identity())
+    assert isinstance(same, kind)
+    assert same.state_dict().keys() == plain.state_dict().keys()
+    assert torch.equal(same(x), plain(x))
+    quantizer = Quantizer(IntGrid(4), ObservedScale(7, "ema"))
+    module = QUANT_ACTIVATIONS[kind](quantizer)
+    y = module(x)
+    scale = plain(x).abs().max() / 7
+    assert torch.equal(y, (plain(x) / scale).round() * scale)
+    for twin in (copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
+        assert type(twin) is type(module)
+        assert torch.equal(twin.eval()(x), module.eval()(x))

@@ -120,6 +120,15 @@ def test_statistics_stay_float32(
     assert y[0].tolist() == [0, 0]
 
 
+@pytest.mark.parametrize("mode", [True, False])
+def test_a_weight_that_is_not_finite_keeps_the_stored_scale(mode: bool) -> None:
+    quantizer = Quantizer(IntGrid(4), ObservedScale(7, "max", (2, 1), axis=0))
+    quantizer(torch.tensor([[7.0, 1.0], [14.0, 1.0]]))
+    weight = torch.tensor([[torch.nan, 1.0], [28.0, 1.0]])
+    quantizer.train(mode)(weight)
+    assert quantizer.scale(weight).tolist() == [[1.0], [4.0]]
+
+
 def test_unknown_observer() -> None:
     with pytest.raises(ValueError, match="unknown observer 'mx'; nearest: max"):
         ObservedScale(7, "mx")

@@ -1,0 +1,130 @@
+"""Run a model once on an example, look on, and leave no trace."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from qat.buffers import call_on
+
+
+class Watch(Protocol):
+    """Who looks on while an example runs; `path` names the modules that are running, outermost first."""
+
+    path: list[str]
+
+    def enter(self, name: str, module: nn.Module, inputs: list[Any]) -> None:
+        """A module begins to run."""
+
+    def leave(self, name: str, module: nn.Module, inputs: list[Any], output: Any) -> Any:
+        """A module ran; what is returned takes the place of its output, unless it is None."""
+
+
+def run_example(
+    model: nn.Module,
+    args: tuple[Any, ...],
+    buffers: dict[str, Tensor],
+    training: bool,
+    watch: Watch,
+    mode: AbstractContextManager[Any],
+) -> Any:
+    """The model's output, computed without grad and on copies of its buffers.
+
+    Afterwards the model's mode, buffers and hooks and the random state are as before.
+
+    Args:
+        model: any module.
+        args: its arguments.
+        buffers: copies of its buffers, of `qat.buffers.copy_buffers`.
+        training: the mode in which it runs.
+        watch: is told of every module that begins and ends.
+        mode: entered around the run.
+
+    Raises:
+        ValueError: the model does not run on the example, because of a shape, say; the message names the
+            layer, and quotes torch.
+    """
+    devices = sorted({x.device.index for x in tensors(args) if x.device.type == "cuda"})
+    watch.path.clear()
+    with _modes_kept(model), _hooked(model, watch):
+        model.train(training)
+        for module in model.modules():
+            if type(module).__name__ in ("StochasticDepth", "DropPath"):  # dropout of whole branches
+                module.eval()
+        try:
+            with torch.no_grad(), torch.random.fork_rng(devices), mode:
+                return call_on(model, buffers, args)
+        except (RuntimeError, ValueError, IndexError) as error:
+            raise ValueError(f"the example does not run through {_last(model, watch)}: {error}") from error
+
+
+def tensors(tree: Any) -> list[Tensor]:
+    """The tensors in a nest of tuples, lists and dicts."""
+    return [x for x in tree_leaves(tree) if isinstance(x, Tensor)]
+
+
+def refuse_lazy(model: nn.Module) -> None:
+    """Refuse modules that have no weights yet.
+
+    Raises:
+        ValueError: a lazy module did not run yet.
+    """
+    lazy = [
+        name or "the model itself"
+        for name, module in model.named_modules()
+        if isinstance(module, nn.modules.lazy.LazyModuleMixin)
+    ]
+    if lazy:
+        raise ValueError(
+            f"lazy modules have no weights yet: {', '.join(lazy)}; run the model on a batch first"
+        )
+
+
+def _last(model: nn.Module, watch: Watch) -> str:
+    name = watch.path[-1] if watch.path else ""
+    kind = type(model.get_submodule(name)).__name__
+    return f"{name} ({kind})" if name else f"the model itself ({kind})"
+
+
+@contextmanager
+def _modes_kept(model: nn.Module) -> Iterator[None]:
+    modes = {module: module.training for module in model.modules()}
+    try:
+        yield
+    finally:
+        for module, training in modes.items():
+            module.training = training
+
+
+@contextmanager
+def _hooked(model: nn.Module, watch: Watch) -> Iterator[None]:
+    hooks = []
+
+    def enter(name: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        watch.path.append(name)
+        watch.enter(name, module, [*args, *kwargs.values()])
+
+    def leave(
+        name: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
+    ) -> Any:
+        replaced = watch.leave(name, module, [*args, *kwargs.values()], output)
+        watch.path.pop()
+        return replaced
+
+    for name, module in model.named_modules():
+        hooks += [
+            module.register_forward_pre_hook(_named(enter, name), with_kwargs=True),
+            module.register_forward_hook(_named(leave, name), with_kwargs=True),
+        ]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _named(hook: Any, name: str) -> Any:
+    return lambda *args: hook(name, *args)

@@ -1,0 +1,174 @@
+"""Fold BatchNorm into the layer before it, for a float model that will not train its statistics further."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from qat.buffers import copy_buffers
+from qat.layers.example import refuse_lazy, run_example, tensors
+from qat.quantizers import Quantizer
+
+# The layers that fold, each with the dimensions of its output: one that runs without a batch, or a linear
+# layer over a sequence, has its channels on another axis than BatchNorm's.
+FOLDABLE: dict[type[nn.Module], int] = {
+    **{nn.Linear: 2, nn.Conv1d: 3, nn.Conv2d: 4, nn.Conv3d: 5},
+    **{nn.ConvTranspose1d: 3, nn.ConvTranspose2d: 4, nn.ConvTranspose3d: 5},
+}
+BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+
+
+@dataclass(frozen=True)
+class Folding:
+    """What `fold_batchnorm` did.
+
+    Args:
+        folded: the name of each BatchNorm that is gone -> the layer that it went into.
+        kept: the name of each that stays -> why.
+    """
+
+    folded: dict[str, str]
+    kept: dict[str, str]
+
+
+def fold_batchnorm(model: nn.Module, example: Tensor | tuple[Any, ...]) -> Folding:
+    """Fold BatchNorms into the convolution or linear layer before them, in place.
+
+    With y = gamma (w x + b - mean) / sqrt(var + eps) + beta, the layer gets w f and (b - mean) f + beta,
+    f = gamma / sqrt(var + eps) for each output channel (Jacob et al. 2018, section 3.2); it gets a bias if it
+    had none. In eval mode the model computes the same up to rounding. The BatchNorm becomes `nn.Identity`
+    and its keys vanish. What reads what is seen while the example runs once, in eval mode.
+
+    A BatchNorm folds where its layer is a plain one of torch's, ran once, gives its output to nothing else
+    and shares its weight with no other layer.
+
+    Args:
+        model: a float model; fold before `quantize`.
+        example: `(N, C, H, W)`, or a tuple of arguments.
+
+    Raises:
+        ValueError: the model is quantized or lazy, or the example does not run through it.
+    """
+    if any(isinstance(module, Quantizer) for module in model.modules()):
+        raise ValueError("the model is quantized: fold the float model, then quantize it")
+    refuse_lazy(model)
+    reads = _Reads()
+    args = example if isinstance(example, tuple) else (example,)
+    output = run_example(model, args, copy_buffers(model), False, reads, reads)
+    for x in tensors(output):
+        reads.note(x, "the model's caller")
+    folded: dict[str, str] = {}
+    kept: dict[str, str] = {}
+    for name, norm in model.named_modules():
+        if isinstance(norm, BATCH_NORMS):
+            layer, why = _find_layer(model, reads, name, norm)
+            if why:
+                kept[name] = why
+            else:
+                folded[name] = layer
+    for name, layer in folded.items():
+        _fold(model.get_submodule(layer), model.get_submodule(name))
+        _replace(model, model.get_submodule(name), nn.Identity().train(model.training))
+    return Folding(folded, kept)
+
+
+@dataclass
+class _Run:
+    """One call of a layer: the layer, its output, and the modules in which operators read that."""
+
+    layer: str
+    output: Tensor
+    readers: set[str] = field(default_factory=set)
+
+
+class _Reads(TorchDispatchMode):
+    """Sees every operator, those inside of custom Functions too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.path: list[str] = []
+        self.runs: dict[int, _Run] = {}  # by the output's id; the run keeps it alive, so the id stays its own
+        self.inputs: dict[str, list[_Run | None]] = {}  # what each BatchNorm read, call after call
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        for x in tensors((args, kwargs)):
+            self.note(x, self.path[-1] if self.path else "")
+        return func(*args, **(kwargs or {}))
+
+    def note(self, x: Tensor, reader: str) -> None:
+        if id(x) in self.runs:
+            self.runs[id(x)].readers.add(reader)
+
+    def enter(self, name: str, module: nn.Module, inputs: list[Any]) -> None:
+        if isinstance(module, BATCH_NORMS):
+            self.inputs.setdefault(name, []).append(self.runs.get(id(inputs[0])))
+
+    def leave(self, name: str, module: nn.Module, inputs: list[Any], output: Any) -> Any:
+        if type(module) in FOLDABLE:
+            self.runs[id(output)] = _Run(name, output)
+
+
+def _find_layer(model: nn.Module, reads: _Reads, name: str, norm: nn.Module) -> tuple[str, str]:
+    """The layer that a BatchNorm folds into and, where it does not, why."""
+    inputs = reads.inputs.get(name, [])
+    if len(inputs) != 1:
+        return "", f"it ran {len(inputs)} times on the example"
+    run = inputs[0]
+    if run is None:
+        return "", "it does not read the output of a plain convolution or linear layer"
+    layer = model.get_submodule(run.layer)
+    users = [n for n, m in model.named_modules() for p in m._parameters.values() if p is layer.weight]
+    if type(norm) not in BATCH_NORMS:
+        return "", f"it is a {type(norm).__name__}, not one of torch's own"
+    if norm.running_mean is None:
+        return "", "it keeps no running statistics"
+    if sum(other.layer == run.layer for other in reads.runs.values()) != 1:
+        return "", f"{run.layer} runs more than once"
+    if run.readers != {name}:
+        others = ", ".join(sorted(reader or "the model itself" for reader in run.readers - {name}))
+        return "", f"the output of {run.layer} is also read by {others}"
+    if len(users) != 1:
+        return "", f"{run.layer} shares its weight with {', '.join(n for n in users if n != run.layer)}"
+    if run.output.dim() != FOLDABLE[type(layer)]:
+        return "", f"its channels are not those of {run.layer}"
+    if layer._forward_hooks or layer._forward_pre_hooks or norm._forward_hooks or norm._forward_pre_hooks:
+        return "", f"it or {run.layer} has hooks, which may change what passes"
+    return run.layer, ""
+
+
+@torch.no_grad()
+def _fold(layer: Any, norm: Any) -> None:
+    # In double, so that the one rounding at the end is all that is lost.
+    mean, variance = norm.running_mean.double(), norm.running_var.double()
+    factor = (variance + norm.eps).rsqrt()
+    shift = torch.zeros_like(mean)
+    if norm.affine:
+        factor, shift = factor * norm.weight.double(), norm.bias.double()
+    bias = torch.zeros_like(mean) if layer.bias is None else layer.bias.double()
+    layer.weight.copy_(layer.weight.double() * _along_channels(layer, factor))
+    new_bias = ((bias - mean) * factor + shift).to(layer.weight.dtype)
+    if layer.bias is None:
+        layer.bias = nn.Parameter(new_bias, requires_grad=layer.weight.requires_grad)
+    else:
+        layer.bias.copy_(new_bias)
+
+
+def _along_channels(layer: Any, factor: Tensor) -> Tensor:
+    """The factors, in a shape that broadcasts against the layer's weight."""
+    shape = layer.weight.shape
+    if not getattr(layer, "transposed", False):
+        return factor.reshape(-1, *(1,) * (len(shape) - 1))
+    # (I, O / groups, ...): each block of I / groups rows has its own output channels.
+    rows = factor.reshape(layer.groups, shape[1]).repeat_interleave(shape[0] // layer.groups, dim=0)
+    return rows.reshape(*shape[:2], *(1,) * (len(shape) - 2))
+
+
+def _replace(model: nn.Module, old: nn.Module, new: nn.Module) -> None:
+    for parent in list(model.modules()):
+        for name, child in parent._modules.items():
+            if child is old:
+                parent._modules[name] = new

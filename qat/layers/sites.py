@@ -1,0 +1,95 @@
+"""Which quantizer goes where: decided from what a run of the example showed."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from qat.layers.config import FLOAT, Quantization
+from qat.layers.trace import Reader, Trace
+
+
+@dataclass(frozen=True)
+class Site:
+    """One convolution or linear layer, or one activation module, and its own configuration.
+
+    Args:
+        name: of the module.
+        config: bits and all else, overrides applied.
+        weight_bits: of its weight; 32: float, or no weight.
+        input_bits: of what it reads, for an activation of what it gives; 32: float, or quantized before.
+        signed: whether that may be negative.
+    """
+
+    name: str
+    config: Quantization
+    weight_bits: int
+    input_bits: int
+    signed: bool
+
+
+def activation_sites(seen: Trace, config: Quantization, resolved: dict[str, Quantization]) -> Iterator[Site]:
+    """The activations that feed layers. Each has its own configuration, else what all its readers ask for."""
+    for name, readers in readers_by_source(seen).items():
+        asked = [resolved.get(reader, config) for reader in readers]
+        agreed = len({own.input_settings for own in asked}) == 1
+        own = resolved.get(name, asked[0] if agreed else config)
+        fact = seen.activations[name].fact
+        bits = own.activation_bits if fact.upstream else own.input_bits
+        yield Site(name, own, FLOAT, bits, not fact.unsigned)
+
+
+def reader_sites(
+    seen: Trace, config: Quantization, resolved: dict[str, Quantization], activations: list[Site]
+) -> Iterator[Site]:
+    """The convolution and linear layers.
+
+    Raises:
+        ValueError: a layer shall read floats from an activation that is quantized for others.
+    """
+    shared = {site.name: site.config for site in activations}
+    outer = _first_and_last(seen)
+    for name, reader in seen.readers.items():
+        own = resolved.get(name, config)
+        source = _source(reader, seen)
+        on_grid = source is not None and not _reads_otherwise(own, shared[source], config)
+        if source is not None and not on_grid and own.activation_bits == FLOAT:
+            raise ValueError(
+                f"layers: {name} cannot have activation_bits 32, for it shares the output of {source} with "
+                f"layers of {shared[source].activation_bits} bits; override that one"
+            )
+        network_input = not any(fact.upstream for fact in reader.facts)
+        yield Site(
+            name,
+            own,
+            own.first_last_bits if name in outer else own.weight_bits,
+            FLOAT if on_grid else own.input_bits if network_input else own.activation_bits,
+            not all(fact.unsigned for fact in reader.facts),
+        )
+
+
+def readers_by_source(seen: Trace) -> dict[str, list[str]]:
+    """The activation modules that feed layers, in the order in which they ran, each with its readers."""
+    readers: dict[str, list[str]] = {name: [] for name in seen.activations}
+    for reader in seen.readers.values():
+        source = _source(reader, seen)
+        if source is not None:
+            readers[source].append(reader.name)
+    return {name: names for name, names in readers.items() if names}
+
+
+def _source(reader: Reader, seen: Trace) -> str | None:
+    """The one activation module whose grid a layer reads; a re-used module has no grid of its own."""
+    sources = {fact.source for fact in reader.facts}
+    source = sources.pop()
+    alone = not sources and source is not None and len(seen.activations[source].samples) == 1
+    return source if alone else None
+
+
+def _reads_otherwise(own: Quantization, shared: Quantization, config: Quantization) -> bool:
+    """Whether a layer was told, by its own name, to read its input in another way than it comes."""
+    return own.input_settings not in (shared.input_settings, config.input_settings)
+
+
+def _first_and_last(seen: Trace) -> set[str]:
+    """The first layer that ran, and every layer whose output reaches no other layer."""
+    followed = frozenset[str]().union(*(f.upstream for r in seen.readers.values() for f in r.facts))
+    return {next(iter(seen.readers))} | (seen.readers.keys() - followed)

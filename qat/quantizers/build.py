@@ -1,0 +1,141 @@
+"""Quantizers from names: the grid, the scale and the rounding for a weight or an activation, started."""
+
+from collections.abc import Collection
+from typing import Literal, get_args
+
+from torch import Tensor
+
+from qat.gradients import Rounding, round_ste
+from qat.names import unknown_name
+from qat.quantizers.asymmetric import AsymmetricScale
+from qat.quantizers.dorefa import DorefaScale
+from qat.quantizers.grid import IntGrid
+from qat.quantizers.learned import LearnedScale
+from qat.quantizers.observed import ObservedScale
+from qat.quantizers.observers import ObserverName
+from qat.quantizers.pact import PactScale
+from qat.quantizers.power_of_two import PowerOfTwo
+from qat.quantizers.quantizer import Quantizer
+from qat.quantizers.scale import Scale
+
+WeightScaleName = Literal["observed", "learned", "dorefa"]
+ActivationScaleName = Literal["observed", "learned", "pact"]
+WeightObserverName = Literal["max", "percentile", "mse"]
+ActivationObserverName = Literal["ema", "percentile", "mse"]
+
+_AVERAGED: dict[str, ObserverName] = {"ema": "ema", "percentile": "percentile_ema", "mse": "mse_ema"}
+
+
+def weight_quantizer(
+    weight: Tensor,
+    bits: int,
+    *,
+    axis: int | None,
+    scale: WeightScaleName = "observed",
+    observer: WeightObserverName = "max",
+    power_of_two: bool = False,
+    rounding: Rounding = round_ste,
+) -> Quantizer:
+    """A quantizer on the signed, symmetric grid, on the device of the weight and started from it.
+
+    At one bit an observed or DoReFa scale is the mean magnitude, whatever the observer.
+
+    Args:
+        weight: `(O, I, kH, kW)`, or any shape.
+        bits: 1 to 8, or 16.
+        axis: the channel axis that has its own scales; None: one scale for the tensor.
+        scale: `observed` follows the weight, `learned` is trained (LSQ), `dorefa` is fixed after a tanh.
+        observer: of an observed scale: `max`, `percentile` (99.9) or `mse` (least squared error).
+        power_of_two: round the scale to a power of two.
+        rounding: any rounding of `qat.gradients`, or your own.
+
+    Raises:
+        ValueError: bits, scale or observer are not one of these; an observer or a power of two where the
+            scale has no use for it.
+    """
+    _check("weight scale", scale, get_args(WeightScaleName))
+    _check("weight observer", observer, get_args(WeightObserverName))
+    if scale != "observed" and observer != "max":
+        raise ValueError(f"weight observer must be max with scale={scale!r}, got {observer!r}; it has no say")
+    grid = IntGrid(bits)
+    shape = (
+        ()
+        if axis is None
+        else tuple(n if a == axis % weight.dim() else 1 for a, n in enumerate(weight.shape))
+    )
+    chosen: Scale
+    if scale == "learned":
+        chosen = LearnedScale(grid.high, shape, axis)
+    elif bits == 1:
+        chosen = ObservedScale(grid.high, "mean", shape, axis)
+    elif scale == "dorefa":
+        chosen = DorefaScale(grid.high, shape, axis)
+    else:
+        chosen = ObservedScale(grid.high, observer, shape, axis)
+    return _started(grid, chosen, power_of_two, rounding, weight)
+
+
+def activation_quantizer(
+    sample: Tensor,
+    bits: int,
+    *,
+    signed: bool,
+    scale: ActivationScaleName = "observed",
+    observer: ActivationObserverName = "ema",
+    power_of_two: bool = False,
+    asymmetric: bool = False,
+    rounding: Rounding = round_ste,
+) -> Quantizer:
+    """A quantizer with one scale for the tensor, on the device of the sample and started from it.
+
+    Args:
+        sample: what the activation may look like, any shape.
+        bits: 1 to 8, or 16.
+        signed: whether the activation may be negative.
+        scale: `observed` is a moving average, `learned` is trained (LSQ), `pact` is a learned clip.
+        observer: of which batch statistic the moving average is: `ema` (the maximum), `percentile` (99.9) or
+            `mse` (least squared error).
+        power_of_two: round the scale to a power of two.
+        asymmetric: an unsigned grid with a zero point, from the averages of minimum and maximum.
+        rounding: any rounding of `qat.gradients`, or your own.
+
+    Raises:
+        ValueError: bits, scale or observer are not one of these; an observer where the scale has no use for
+            it; `pact` for a signed activation; `asymmetric` with anything but `observed` and `ema`.
+    """
+    _check("activation scale", scale, get_args(ActivationScaleName))
+    _check("activation observer", observer, get_args(ActivationObserverName))
+    if scale != "observed" and observer != "ema":
+        raise ValueError(
+            f"activation observer must be ema with scale={scale!r}, got {observer!r}; it has no say"
+        )
+    if scale == "pact" and signed:
+        raise ValueError(
+            "scale='pact' clips at 0, but this activation may be negative; use 'learned' or 'observed'"
+        )
+    if asymmetric and (scale, observer) != ("observed", "ema"):
+        raise ValueError(
+            f"asymmetric goes with scale='observed' and observer='ema', got {scale!r} and {observer!r}"
+        )
+    grid = IntGrid(bits, signed and not asymmetric)
+    chosen: Scale
+    if asymmetric:
+        chosen = AsymmetricScale(grid.high)
+    elif scale == "pact":
+        chosen = PactScale(grid.high)
+    elif scale == "learned":
+        chosen = LearnedScale(grid.high)
+    else:
+        chosen = ObservedScale(grid.high, _AVERAGED[observer])
+    return _started(grid, chosen, power_of_two, rounding, sample)
+
+
+def _check(kind: str, name: object, known: Collection[str]) -> None:
+    if name not in known:
+        raise unknown_name(kind, name, known)
+
+
+def _started(grid: IntGrid, scale: Scale, power_of_two: bool, rounding: Rounding, x: Tensor) -> Quantizer:
+    quantizer = Quantizer(grid, PowerOfTwo(scale) if power_of_two else scale, rounding).to(x.device)
+    scale.start(x.detach())
+    return quantizer
