@@ -3,14 +3,14 @@
 from qat.comparison.compare import compare, prepare
 from qat.comparison.plan import Run, Settings, plan
 from qat.comparison.report import comparison_table, load_results, write_report
-from qat.comparison.setups import SETUPS, Setup, SetupName
+from qat.comparison.setups import SETUPS, USUAL, Setup
 
 __all__ = [
     "SETUPS",
+    "USUAL",
     "Run",
     "Settings",
     "Setup",
-    "SetupName",
     "compare",
     "comparison_table",
     "load_results",

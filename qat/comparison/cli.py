@@ -10,7 +10,7 @@ from qat.comparison.plan import Run, Settings, plan
 from qat.comparison.report.results import load_results
 from qat.comparison.report.table import comparison_table
 from qat.comparison.report.write import write_report
-from qat.comparison.setups import SETUPS
+from qat.comparison.setups import SETUPS, USUAL
 from qat.data import SOURCES
 from qat.layers import Quantization
 from qat.layers.config import CONFIGURABLE_WIDTHS
@@ -32,7 +32,8 @@ def _parser() -> OneLineParser:
     add("--data", type=str, default="mnist5k", help=f"One of {', '.join(SOURCES)}.")
     add("--data_root", type=str | None, default=None, help="Where data lies; default: QAT_DATA, else data.")
     add("--model", type=str, default="small_cnn", help=f"One of {', '.join(MODELS)}.")
-    add("--bits", type=int, default=4, help="Of weights and activations: 1 to 8, 16, or 32 for float.")
+    widths = "Of weights and activations: 1 to 8, 16, or 32 for float; with several, each setup at each."
+    add("--bits", type=int, nargs="+", default=[4], help=widths)
     add("--weight_bits", type=int | None, default=None, help="Of weights, where they differ from --bits.")
     add("--activation_bits", type=int | None, default=None, help="Of activations, where they differ.")
     add("--loss", type=str, default="huber", help=f"One of {', '.join(LOSSES)}.")
@@ -40,7 +41,7 @@ def _parser() -> OneLineParser:
     add("--batch_size", type=int, default=Settings.batch_size, help="Images a step.")
     add("--learning_rate", type=float, default=Settings.learning_rate, help="Peak of the schedule.")
     add("--seeds", type=int, nargs="+", default=[0, 1], help="One run of each setup for each seed.")
-    add("--setups", type=str, nargs="+", default=list(SETUPS), help=f"Any of {', '.join(SETUPS)}.")
+    add("--setups", type=str, nargs="+", default=list(USUAL), help=f"Any of {', '.join(SETUPS)}.")
     add("--out", type=str, default="runs/compare", help="Folder of the runs and the report.")
     return parser
 
@@ -75,11 +76,18 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _parse(argv: Sequence[str] | None) -> tuple[Settings, list[Run]]:
     args = _parser().parse_args(None if argv is None else list(argv))
     check_writable("out", args.out)
-    check_bits("bits", args.bits, CONFIGURABLE_WIDTHS)
+    for bits in args.bits:
+        check_bits("bits", bits, CONFIGURABLE_WIDTHS)
+    for name in ("weight_bits", "activation_bits"):
+        if args[name] is not None and len(args.bits) > 1:
+            raise ValueError(
+                f"{name} must be left out with several bits, which are those of both; got {name} "
+                f"{args[name]} and bits {' '.join(map(str, args.bits))}"
+            )
     quantization = Quantization(
-        weight_bits=args.bits if args.weight_bits is None else args.weight_bits,
-        activation_bits=args.bits if args.activation_bits is None else args.activation_bits,
+        weight_bits=args.bits[0] if args.weight_bits is None else args.weight_bits,
+        activation_bits=args.bits[0] if args.activation_bits is None else args.activation_bits,
     )
     same = {name: args[name] for name in ("data", "data_root", "model", "loss", "epochs", "batch_size")}
     settings = Settings(**same, learning_rate=args.learning_rate, quantization=quantization)
-    return settings, plan(args.setups, args.seeds, Path(args.out))
+    return settings, plan(args.setups, args.seeds, Path(args.out), args.bits)

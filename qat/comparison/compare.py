@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,14 @@ import torch
 from lightning import Callback, Trainer, seed_everything
 from lightning.pytorch.trainer.states import TrainerStatus
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from torch import Tensor, nn
 
 from qat.comparison.difference import difference
 from qat.comparison.plan import Run, Settings
 from qat.comparison.report.results import read_result
 from qat.comparison.setups import PAIRS, SETUPS
 from qat.data import ImageData
+from qat.layers import summary
 from qat.memory import saved_bytes
 from qat.training.result import SCHEMA, Recorder, digests, write_json
 
@@ -35,8 +38,8 @@ def prepare(settings: Settings, runs: Sequence[Run]) -> None:
     Raises:
         ValueError, OSError: options that do not fit the model, missing or damaged data.
     """
-    for run in runs:
-        settings.classifier(SETUPS[run.setup], run.seed)
+    for run in {(run.setup, run.bits): run for run in runs}.values():
+        settings.at(run.bits).classifier(SETUPS[run.setup], run.seed)
     data = ImageData(settings.data, settings.data_root, settings.batch_size)
     data.prepare_data()
     data.setup()
@@ -50,9 +53,11 @@ def compare(settings: Settings, runs: Sequence[Run]) -> None:
     Raises:
         OSError: a file cannot be written.
     """
+    for run in runs:
+        _adopt(run, settings)
     todo = [run for run in runs if not is_finished(run, settings)]
     if todo:
-        _set_aside(todo[0].out, settings)
+        _set_aside(runs, settings)
     for run in todo:
         run.folder.mkdir(parents=True, exist_ok=True)
     columns = (
@@ -66,14 +71,32 @@ def compare(settings: Settings, runs: Sequence[Run]) -> None:
     with Progress(*columns, refresh_per_second=4) as progress:
         task = progress.add_task("", total=settings.epochs * len(todo))
         for number, run in enumerate(todo, 1):
-            progress.update(task, description=f"run {number} of {len(todo)}: {run.setup}, seed {run.seed}")
+            progress.update(task, description=f"run {number} of {len(todo)}: {run}")
             accuracy = _train(run, settings, _Advance(progress, task))
-            progress.console.print(f"{run.setup}, seed {run.seed}: test accuracy {100 * accuracy:.1f} %")
+            progress.console.print(f"{run}: test accuracy {100 * accuracy:.1f} %")
 
 
-def _set_aside(out: Path, settings: Settings) -> None:
+def _adopt(run: Run, settings: Settings) -> None:
+    """Where this run ended under the name it has with another number of widths, give it its name here."""
+    bits = settings.quantization.weight_bits
+    if not SETUPS[run.setup].has_bits or run.folder.exists():
+        return
+    if run.bits is not None:
+        other = replace(run, bits=None)
+        settings = settings.at(run.bits)
+    elif settings.quantization.activation_bits == bits:
+        other = replace(run, bits=bits)
+    else:
+        return
+    if is_finished(other, settings):
+        other.folder.rename(run.folder)
+
+
+def _set_aside(runs: Sequence[Run], settings: Settings) -> None:
     """Move runs of other settings or versions to `OUT/earlier/<n>/`: not lost, and not in the same report."""
-    others = [path.parent for path in out.glob("*/result.json") if not _belongs(path, settings)]
+    out = runs[0].out
+    several = any(run.bits is not None for run in runs)
+    others = [path.parent for path in out.glob("*/result.json") if not _belongs(path, settings, several)]
     if others:
         earlier = out / "earlier"
         folder = earlier / str(1 + max((int(p.name) for p in earlier.glob("[0-9]*")), default=0))
@@ -83,11 +106,11 @@ def _set_aside(out: Path, settings: Settings) -> None:
         print(f"{len(others)} runs of other settings or versions, or broken ones, were moved to {folder}")
 
 
-def _belongs(path: Path, settings: Settings) -> bool:
-    setup, _, seed = path.parent.name.rpartition("-seed")
-    return (
-        setup in SETUPS and seed.isdigit() and is_finished(Run(setup, int(seed), path.parents[1]), settings)
-    )
+def _belongs(path: Path, settings: Settings, several: bool) -> bool:
+    run = Run.of(path.parent)
+    if run is None or not is_finished(run, settings):
+        return False
+    return (run.bits is not None) == several or not SETUPS[run.setup].has_bits
 
 
 def is_finished(run: Run, settings: Settings) -> bool:
@@ -106,7 +129,7 @@ def is_finished(run: Run, settings: Settings) -> bool:
 def _train(run: Run, settings: Settings, advance: Callback) -> float:
     """Train, test and write the result; the test accuracy in 0..1."""
     seed_everything(run.seed, verbose=False)
-    classifier = settings.classifier(SETUPS[run.setup], run.seed)
+    classifier = settings.at(run.bits).classifier(SETUPS[run.setup], run.seed)
     data = ImageData(settings.data, settings.data_root, settings.batch_size, seed=run.seed)
     recorder = Recorder()
     trainer = Trainer(
@@ -131,24 +154,34 @@ def _train(run: Run, settings: Settings, advance: Callback) -> float:
     trainer.save_checkpoint(run.folder / "final.ckpt")
     write_json(run.folder / "step_losses.json", recorder.step_losses)
     model = classifier.model.cpu()
+    images = next(iter(data.train_dataloader()))[0]
     result = {
         "schema": SCHEMA,
         **run.identity(settings),
         **recorder.result(),
         "test": {"accuracy": test["test_accuracy"], "loss": test["test_loss"]},
-        "saved_bytes": saved_bytes(model, next(iter(data.train_dataloader()))[0]).total,
+        "saved_bytes": saved_bytes(model, images).total,
         "digests": digests(model),
+        **(_summary(model, images[:2]) if SETUPS[run.setup].has_bits else {}),
     }
     # Written last: a folder with a result.json is a finished run.
     write_json(run.folder / "result.json", result | _against_twin(run, settings, set(recorder.gradient_norm)))
     return test["test_accuracy"]
 
 
+def _summary(model: nn.Module, images: Tensor) -> dict[str, Any]:
+    """What the layers cost, as plain values."""
+    found = summary(model, images)
+    totals = ("macs", "bit_operations", "float_bit_operations")
+    rows = [asdict(row) | {"bit_operations": row.bit_operations} for row in found.rows]
+    return {"summary": asdict(found) | {"rows": rows} | {name: getattr(found, name) for name in totals}}
+
+
 def _against_twin(run: Run, settings: Settings, parameters: set[str]) -> dict[str, Any]:
     """The difference to the run that must be equal, where that one ended first."""
     if run.setup not in PAIRS:
         return {}
-    twin = Run(PAIRS[run.setup], run.seed, run.out)
+    twin = replace(run, setup=PAIRS[run.setup])
     if not is_finished(twin, settings):
         return {}
     return {"difference": difference(twin.folder, run.folder, parameters)}

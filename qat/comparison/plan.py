@@ -1,7 +1,8 @@
 """What a comparison runs: settings, setups and seeds, checked before anything starts."""
 
+import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ class Settings:
         data: a name of `qat.data`.
         data_root: where the data lies; None: the environment variable QAT_DATA, else `data`.
         model: a name of `qat.models`.
-        quantization: bits; each setup brings its own rounding.
+        quantization: bits, where a run names none; each setup brings its own rounding.
         loss: `huber` on one-hot targets, or `cross_entropy`.
         epochs: >= 1.
         batch_size: images a step.
@@ -67,6 +68,12 @@ class Settings:
             seed=seed,
         )
 
+    def at(self, bits: int | None) -> "Settings":
+        """The same with `bits` for weights and activations; None: these settings."""
+        if bits is None:
+            return self
+        return replace(self, quantization=replace(self.quantization, weight_bits=bits, activation_bits=bits))
+
     def of(self, setup: Setup) -> dict[str, Any]:
         """The settings of one run as plain values, as they stand in its `result.json`."""
         plain = asdict(self) | {
@@ -82,27 +89,55 @@ class Settings:
 
 @dataclass(frozen=True)
 class Run:
-    """One training: a setup and a seed, and the folder of its `result.json`."""
+    """One training: a setup and a seed, and the folder of its `result.json`.
+
+    Args:
+        setup: a name of `SETUPS`.
+        seed: 0 to 2^32 - 1.
+        out: the folder of the comparison.
+        bits: of weights and activations in a comparison of several widths; None: those of the settings.
+    """
 
     setup: str
     seed: int
     out: Path
+    bits: int | None = None
 
     @property
     def folder(self) -> Path:
-        return self.out / f"{self.setup}-seed{self.seed}"
+        width = "" if self.bits is None else f"-w{self.bits}a{self.bits}"
+        return self.out / f"{self.setup}{width}-seed{self.seed}"
+
+    @classmethod
+    def of(cls, folder: Path) -> "Run | None":
+        """The run whose folder this is, by its name; None where no run has that name."""
+        parts = re.fullmatch(r"(.+?)(?:-w(\d+)a\2)?-seed(\d+)", folder.name)
+        if parts is None or parts[1] not in SETUPS:
+            return None
+        return cls(parts[1], int(parts[3]), folder.parent, int(parts[2]) if parts[2] else None)
+
+    def __str__(self) -> str:
+        bits = "" if self.bits is None else f", {self.bits} bit{'s' if self.bits > 1 else ''}"
+        return f"{self.setup}{bits}, seed {self.seed}"
 
     def identity(self, settings: Settings) -> dict[str, Any]:
         """What decides the outcome: a finished run with the same is not repeated."""
-        known = {"setup": self.setup, "settings": settings.of(SETUPS[self.setup])}
+        known = {"setup": self.setup, "settings": settings.at(self.bits).of(SETUPS[self.setup])}
         return known | {"seed": self.seed, "versions": versions()}
 
 
-def plan(setups: Sequence[str], seeds: Sequence[int], out: Path) -> list[Run]:
+def plan(setups: Sequence[str], seeds: Sequence[int], out: Path, bits: Sequence[int] = ()) -> list[Run]:
     """The runs in their order: seed by seed, so that an early stop leaves whole comparisons.
 
+    Args:
+        setups: names of `SETUPS`.
+        seeds: 0 to 2^32 - 1 each.
+        out: the folder of the comparison.
+        bits: the widths, where there are several: each setup is run at each of them, but for float, which is
+            run once. One or none: the settings have it.
+
     Raises:
-        ValueError: an unknown setup, a seed out of range, one of them twice, or none.
+        ValueError: an unknown setup, a seed out of range, one of them or a width twice, or no setup or seed.
     """
     for setup in setups:
         if setup not in SETUPS:
@@ -110,10 +145,17 @@ def plan(setups: Sequence[str], seeds: Sequence[int], out: Path) -> list[Run]:
     for seed in seeds:
         if not 0 <= seed < 2**32:
             raise ValueError(f"seeds must be 0 to 2^32 - 1; got {seed}")
-    for name, values in (("setups", setups), ("seeds", seeds)):
-        if not values:
+    for name, values in (("setups", setups), ("seeds", seeds), ("bits", bits)):
+        if not values and name != "bits":
             raise ValueError(f"{name} must name at least one")
         twice = [value for value in values if list(values).count(value) > 1]
         if twice:
             raise ValueError(f"{name} must differ; got {twice[0]!r} twice")
-    return [Run(setup, seed, out) for seed in seeds for setup in setups]
+    widths: list[int | None] = list(bits) if len(bits) > 1 else [None]
+    runs = [
+        Run(setup, seed, out, width if SETUPS[setup].has_bits else None)
+        for seed in seeds
+        for width in widths
+        for setup in setups
+    ]
+    return list(dict.fromkeys(runs))  # float is there once for each width

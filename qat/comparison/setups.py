@@ -1,7 +1,6 @@
 """The setups of a comparison: what differs from row to row."""
 
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from qat.gradients import RoundingName
 from qat.layers import Quantization
@@ -10,31 +9,47 @@ from qat.layers.config import FLOAT
 
 @dataclass(frozen=True)
 class Setup:
-    """One row: the rounding that it trains with, and whether blocks are checkpointed.
+    """One row: the rounding that it trains with, whether blocks are checkpointed, whether scales are learned.
 
     Args:
         rounding: a name of `qat.gradients`, or None for a float network.
-        checkpointed: whether the blocks of the network are recomputed in the backward.
         meaning: what a reader is told that it is.
+        checkpointed: whether the blocks of the network are recomputed in the backward.
+        learned: whether all scales are trained; else they are those of the configuration.
     """
 
     rounding: RoundingName | None
-    checkpointed: bool
     meaning: str
+    checkpointed: bool = False
+    learned: bool = False
+
+    @property
+    def has_bits(self) -> bool:
+        """Whether a bit-width makes a difference to it."""
+        return self.rounding is not None
 
     def quantization(self, config: Quantization) -> Quantization:
         """The configuration of this setup, from the one that all of them share."""
         if self.rounding is None:
             return Quantization(FLOAT, FLOAT, FLOAT, FLOAT)
-        return replace(config, rounding=self.rounding)
+        config = replace(config, rounding=self.rounding)
+        if not self.learned:
+            return config
+        learned = replace(config, weight_observer="max", activation_observer="ema", asymmetric=False)
+        return replace(learned, weight_scale="learned", activation_scale="learned")
 
 
-SetupName = Literal["zero", "ste", "float", "checkpointed"]
 SETUPS: dict[str, Setup] = {
-    "zero": Setup("zero", checkpointed=False, meaning="round's true gradient, zero"),
-    "ste": Setup("ste", checkpointed=False, meaning="straight-through estimator"),
-    "float": Setup(None, checkpointed=False, meaning="no quantization"),
-    "checkpointed": Setup("ste", checkpointed=True, meaning="straight-through, blocks recomputed"),
+    "zero": Setup("zero", "round's true gradient, zero"),
+    "ste": Setup("ste", "straight-through estimator"),
+    "float": Setup(None, "no quantization"),
+    "checkpointed": Setup("ste", "straight-through, blocks recomputed", checkpointed=True),
+    "ewgs": Setup("ewgs", "element-wise gradient scaling"),
+    "soft": Setup("soft", "the gradient of a soft staircase"),
+    "stochastic": Setup("stochastic", "rounded at random, straight-through"),
+    "learned": Setup("ste", "straight-through, learned scales", learned=True),
 }
+USUAL = ("zero", "ste", "float", "checkpointed")
+"""The setups of a comparison that names none."""
 PAIRS = {"checkpointed": "ste", "ste": "checkpointed"}
 """Setups that must agree to the last bit: they differ in `checkpointed` alone."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -19,16 +20,20 @@ from qat.training.cli import leave
 from qat.training.messages import one_line
 from qat.training.parser import OneLineParser
 
+WIDE = 130  # columns that the formulas of the forward need, too
 HEADER = ("function", "forward", "gradient", "first", "second", "surrogate", "verdict")
-WIDTH = 140  # columns, where the output is no terminal
 
 
-def gradient_table(verdicts: dict[str, Verdict]) -> Table:
+def gradient_table(verdicts: dict[str, Verdict], wide: bool) -> Table:
     """One row for each verdict on a function in `ROWS`."""
-    table = Table(*HEADER)
+    table = Table(box=box.SIMPLE_HEAD)
+    for title in HEADER:
+        if title != "forward" or wide:
+            table.add_column(title, no_wrap=title != "gradient", overflow="fold")
     for name, verdict in verdicts.items():
         row, derivatives = ROWS[name], ("first derivative", "second derivative")
-        cells = [name, row.forward, row.gradient, *(verdict.outcome(check) for check in derivatives)]
+        cells = [name, *([row.forward] if wide else []), row.gradient]
+        cells += [verdict.outcome(check) for check in derivatives]
         cells += ["yes" if verdict.stated else "", "ok" if verdict.ok else "FAILED"]
         table.add_row(*map(Text, cells), style=None if verdict.ok else "red")
     return table
@@ -98,8 +103,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = _parser().parse_args(None if argv is None else list(argv))
     if args.function is None:
         verdicts = {name: row.check(name) for name, row in ROWS.items()}
-        console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
-        console.print(gradient_table(verdicts))
+        console = Console()
+        console.print(gradient_table(verdicts, wide=console.width >= WIDE))
         shown = [verdict for verdict in verdicts.values() if not verdict.ok]
     else:
         try:

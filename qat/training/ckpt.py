@@ -53,7 +53,13 @@ def check_fits(ckpt: dict[str, Any], path: str | Path, model: nn.Module) -> None
         ) from error
 
 
-def check_resumable(ckpt: dict[str, Any], path: str | Path, optimizer: str, max_epochs: int | None) -> None:
+def check_resumable(
+    ckpt: dict[str, Any],
+    path: str | Path,
+    optimizer: str,
+    quantization: dict[str, Any],
+    max_epochs: int | None,
+) -> None:
     """Ask whether a run can go on from here, and has anything left to do.
 
     Raises:
@@ -69,6 +75,13 @@ def check_resumable(ckpt: dict[str, Any], path: str | Path, optimizer: str, max_
         raise ValueError(
             f"model.optimizer must be {trained_by}, that of ckpt_path {path}, to go on; got {optimizer}"
         )
+    for key in ("weight_scale", "activation_scale"):  # a learned scale has the keys of an observed one
+        theirs = ckpt["hyper_parameters"].get("quantization", {}).get(key, quantization[key])
+        if theirs != quantization[key]:
+            raise ValueError(
+                f"model.quantization.{key} must be {theirs}, that of ckpt_path {path}, to go on; "
+                f"got {quantization[key]}"
+            )
     done = ckpt["epoch"] + 1
     if max_epochs is not None and 0 <= max_epochs <= done:
         raise ValueError(

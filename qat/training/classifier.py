@@ -1,28 +1,26 @@
 """The LightningModule of one run: a network, its quantization, its loss and its optimizer."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Any, Literal, get_args
+from typing import Any
 
 import torch
-from lightning import LightningModule
+from lightning import Callback, LightningModule
 from torch import Tensor
 from torch.optim import SGD, AdamW
 from torch.optim.lr_scheduler import LambdaLR
 from torchmetrics.classification import MulticlassAccuracy
 
-from qat.gradients import ROUNDINGS
 from qat.layers import Quantization, quantize
 from qat.losses import DistillationName
 from qat.memory import checkpoint_blocks
-from qat.models import ModelName
-from qat.names import unknown_name
-from qat.training.ckpt import read_ckpt
+from qat.training.finite import first_not_finite, not_finite
 from qat.training.network import build_network
 from qat.training.objective import LOSSES, LossName, objective
+from qat.training.phases import Phases, is_quantized, set_quantized
 from qat.training.schedule import one_cycle, parameter_groups
-
-OptimizerName = Literal["adamw", "sgd"]
+from qat.training.settings import OptimizerName, check_settings, dropout_seed, plain
+from qat.training.start import load_start
+from qat.training.teacher import load_teacher
 
 
 class Classifier(LightningModule):
@@ -32,7 +30,8 @@ class Classifier(LightningModule):
     float, quantized and checkpointed runs of one seed start from equal weights.
 
     Args:
-        name: which network.
+        name: which network: lenet, small_cnn, resnet8, or the import path of one's own, `my_module.MyNet`,
+            which takes `input_shape` and `classes`.
         options: further arguments of the network, such as `width` or `dropout`.
         input_shape: `(C, H, W)` of one image.
         classes: number of classes, >= 2.
@@ -47,14 +46,22 @@ class Classifier(LightningModule):
         teacher: a .ckpt file of `fit`, of a float run say, whose logits are learned as well; None: none.
         distillation: how the distance to the teacher is measured, `kl` or `huber`.
         distillation_weight: its factor beside the task's loss, >= 0.
+        start: a .ckpt file of `fit`, of a float run of the same network, whose weights this run starts from;
+            a resumed run goes on from its own. None: random weights.
+        scale_learning_rate: the learning rate of learned scales as a multiple of the others', >= 0. They
+            follow the same schedule and do not decay.
+        float_epochs: how many epochs train float before the first quantized one, >= 0.
+        freeze_epoch: from this epoch on, counted from 0 and above `float_epochs`, ranges are frozen.
+        freeze_batchnorm_epoch: from this epoch on BatchNorm statistics are frozen, >= 0. See `Phases`.
 
     Raises:
         ValueError: an argument is unknown or out of range, or a pattern matches no module.
+        FloatingPointError: in a training step, when the loss is not finite; says which layer saw it first.
     """
 
     def __init__(
         self,
-        name: ModelName = "small_cnn",
+        name: str = "small_cnn",
         options: dict[str, Any] = {},  # noqa: B006 - only read; a plain default is what help and YAML show
         input_shape: tuple[int, int, int] = (1, 28, 28),
         classes: int = 10,
@@ -68,31 +75,26 @@ class Classifier(LightningModule):
         teacher: str | None = None,
         distillation: DistillationName = "kl",
         distillation_weight: float = 1.0,
+        start: str | None = None,
+        scale_learning_rate: float = 1.0,
+        float_epochs: int = 0,
+        freeze_epoch: int | None = None,
+        freeze_batchnorm_epoch: int | None = None,
     ) -> None:
+        given = dict(locals())  # before there is any other local variable
+        del given["self"], given["__class__"]
         super().__init__()
         if isinstance(quantization, Mapping):  # from a .ckpt, which holds plain types only
             quantization = Quantization(**quantization)
         shape = tuple(input_shape)
-        _check(optimizer, classes, learning_rate, weight_decay, seed)
+        check_settings(optimizer, classes, learning_rate, weight_decay, scale_learning_rate, seed)
+        Phases(float_epochs, freeze_epoch, freeze_batchnorm_epoch)  # refuses wrong numbers before the work
         self.objective = objective(loss, distillation, distillation_weight, taught=teacher is not None)
-        self._keep_hyperparameters(
-            name=name,
-            options=dict(options),
-            input_shape=list(shape),
-            classes=classes,
-            loss=loss,
-            quantization=_plain(quantization),
-            checkpoint=list(checkpoint),
-            optimizer=optimizer,
-            learning_rate=learning_rate,
-            weight_decay=weight_decay,
-            seed=seed,
-            teacher=teacher,
-            distillation=distillation,
-            distillation_weight=distillation_weight,
-        )
+        listed = {"options": dict(options), "input_shape": list(shape), "checkpoint": list(checkpoint)}
+        self._keep_hyperparameters(**given | listed | {"quantization": plain(quantization)})
         self.task, self.seed = LOSSES[loss], seed
-        self._teacher: tuple[Classifier, ...] = ()  # in a tuple: it is no part of this module's state
+        self._teacher: tuple[LightningModule, ...] = ()  # in a tuple: it is no part of this module's state
+        self._started = start is None
         self.model = quantize(
             build_network(name, shape, classes, options), quantization, torch.zeros(2, *shape)
         )
@@ -115,18 +117,29 @@ class Classifier(LightningModule):
             ValueError: it is no .ckpt file of `fit`, or its images or classes are others.
         """
         path = self.hparams["teacher"]
-        if path is None or self._teacher:
-            return
-        ckpt = read_ckpt("teacher", path)
-        teacher = Classifier(**ckpt["hyper_parameters"] | {"teacher": None})
-        for key in ("input_shape", "classes"):
-            if teacher.hparams[key] != self.hparams[key]:
-                raise ValueError(
-                    f"teacher must have {key} {self.hparams[key]}, got {teacher.hparams[key]} in {path}; "
-                    "train one on the same data"
-                )
-        teacher.load_state_dict(ckpt["state_dict"])
-        self._teacher = (teacher.eval().requires_grad_(False),)
+        if path is not None and not self._teacher:
+            self._teacher = (load_teacher(Classifier, path, self.hparams),)
+
+    def load_start(self) -> None:
+        """Load the weights to start from, where there are any and they, or a later state, are not loaded yet.
+
+        Raises:
+            ValueError: the file is no .ckpt file of `fit`, or not of a float run of this network.
+        """
+        if not self._started:
+            load_start(self, self.hparams["start"])
+        self._started = True
+
+    def configure_callbacks(self) -> list[Callback]:
+        phases = [self.hparams[key] for key in ("float_epochs", "freeze_epoch", "freeze_batchnorm_epoch")]
+        return [Phases(*phases)] if phases != [0, None, None] else []
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint["quantized"] = is_quantized(self)  # the rest of the phase is in buffers
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        set_quantized(self, checkpoint.get("quantized", True))
+        self._started = True
 
     def on_fit_start(self) -> None:
         self.load_teacher()
@@ -141,10 +154,14 @@ class Classifier(LightningModule):
     def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
         images, labels = batch
         tensors = {"logits": self(images), "labels": labels}
-        for teacher in self._teacher:
-            tensors["teacher"] = teacher(images)
+        if self._teacher:
+            tensors["teacher"] = self._teacher[0](images)
         loss: Tensor
         loss, terms = self.objective(**tensors)
+        if not_finite(loss.detach()):
+            step = f"epoch {self.current_epoch}, batch {batch_idx}"
+            where = first_not_finite(self.model, images)
+            raise FloatingPointError(f"the loss is {loss.item()} in {step}: {where}")
         kwargs: dict[str, Any] = {"on_step": False, "on_epoch": True, "batch_size": len(labels)}
         self.log("train_loss", loss, prog_bar=True, **kwargs)
         if len(terms) > 1:
@@ -166,8 +183,11 @@ class Classifier(LightningModule):
         self.log(f"{stage}_accuracy", accuracy, **kwargs)
 
     def configure_optimizers(self) -> Any:
+        # Here a resumed run has its own state already, and no callback has looked at the weights yet.
+        self.load_start()
         rate = self.hparams["learning_rate"]
-        groups = parameter_groups(self.model, self.hparams["weight_decay"])
+        factors = (self.hparams["weight_decay"], self.hparams["scale_learning_rate"])
+        groups = parameter_groups(self.model, rate, *factors)
         optimizer: torch.optim.Optimizer
         if self.hparams["optimizer"] == "adamw":
             optimizer = AdamW(groups, lr=rate)
@@ -176,32 +196,3 @@ class Classifier(LightningModule):
         total = self.trainer.estimated_stepping_batches
         scheduler = LambdaLR(optimizer, lambda step: one_cycle(step, total))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
-
-
-def _plain(quantization: Quantization) -> dict[str, Any]:
-    plain = asdict(quantization)
-    if callable(plain["rounding"]):  # a function has no place in a .ckpt; one without a name is given anew
-        names = [name for name, function in ROUNDINGS.items() if function is plain["rounding"]]
-        plain["rounding"] = names[0] if names else getattr(plain["rounding"], "__qualname__", "unnamed")
-    return plain
-
-
-def dropout_seed(seed: int, epoch: int, rank: int) -> int:
-    """A generator seed for each epoch of each rank, in 0 .. 2^32 - 1: the CPU's generator reads 32 bits.
-
-    The three are spread by different odd factors; the order of the images has other seeds.
-    """
-    return (seed * 0x9E3779B1 + epoch * 0x85EBCA6B + rank * 0xC2B2AE35 + 1) % 2**32
-
-
-def _check(optimizer: str, classes: int, rate: float, decay: float, seed: int) -> None:
-    if optimizer not in get_args(OptimizerName):
-        raise unknown_name("optimizer", optimizer, get_args(OptimizerName))
-    if classes < 2:
-        raise ValueError(f"classes must be at least 2, got {classes}")
-    if not 0.0 < rate < float("inf"):
-        raise ValueError(f"learning_rate must be > 0 and finite, got {rate}; 0.01 suits adamw")
-    if not 0.0 <= decay < float("inf"):
-        raise ValueError(f"weight_decay must be >= 0 and finite, got {decay}; 0 switches it off")
-    if seed < 0:
-        raise ValueError(f"seed must be >= 0, got {seed}")

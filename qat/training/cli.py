@@ -18,8 +18,9 @@ from lightning.pytorch.trainer.states import TrainerStatus
 from qat.data import ImageData, data_shape
 from qat.training.ckpt import check_fits, check_resumable, read_ckpt
 from qat.training.classifier import Classifier
+from qat.training.health import Health
 from qat.training.messages import one_line
-from qat.training.output import Best, Last, SaveConfig, check_writable, new_loggers
+from qat.training.output import Best, Last, SaveConfig, ShowSummary, check_writable, new_loggers
 from qat.training.parser import OneLineParser
 from qat.training.quiet import quiet
 
@@ -125,6 +126,11 @@ class TrainCLI(LightningCLI):
         own = any(isinstance(callback, ModelCheckpoint) for callback in callbacks)
         if options.enable_checkpointing is not False and writes and not own:
             callbacks += [Best(), Last()]
+        if self.subcommand == "fit":
+            callbacks.append(Health())
+            if options.enable_model_summary is not False:
+                callbacks.append(ShowSummary())
+            kwargs["enable_model_summary"] = False  # Lightning's own knows no bits
         try:
             return super().instantiate_trainer(callbacks=callbacks, **kwargs)
         except Exception as error:  # Lightning checks its many options in as many ways
@@ -138,10 +144,14 @@ class TrainCLI(LightningCLI):
         if ckpt_path is not None:
             ckpt = read_ckpt("ckpt_path", ckpt_path)
             check_fits(ckpt, ckpt_path, self.model)
+            self.model.on_load_checkpoint(ckpt)
             if self.subcommand == "fit":
-                check_resumable(ckpt, ckpt_path, self.model.hparams["optimizer"], self.trainer.max_epochs)
+                own = (self.model.hparams["optimizer"], self.model.hparams["quantization"])
+                check_resumable(ckpt, ckpt_path, *own, self.trainer.max_epochs)
         if self.subcommand == "fit":
             self.model.load_teacher()
+            if ckpt_path is None:
+                self.model.load_start()
         self.datamodule.prepare_data()
         self.datamodule.setup(self.subcommand)
 
@@ -172,14 +182,15 @@ def main(argv: Sequence[str] | None = None) -> None:
         leave("stopped before the run began", 130)
     try:
         cli.run()  # out of reach of the net above: a bug in a run shows its traceback
-    except OSError as error:
+    except (OSError, FloatingPointError) as error:
         leave(f"error: {one_line(error)}", 2)
     except (KeyboardInterrupt, SystemExit):
         if cli.trainer.state.status != TrainerStatus.INTERRUPTED:
             raise
         leave(_how_to_go_on(cli), 130)
-    if cli.subcommand == "fit" and cli.trainer.is_global_zero and cli.trainer.log_dir:
-        print(f"written to {cli.trainer.log_dir}")
+    folder = cli.trainer.log_dir  # asked for by every process: they agree on it by talking to each other
+    if cli.subcommand == "fit" and cli.trainer.is_global_zero and folder:
+        print(f"written to {folder}")
 
 
 def _how_to_go_on(cli: TrainCLI) -> str:

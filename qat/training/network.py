@@ -1,7 +1,8 @@
 """Networks by name, with errors of one line."""
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any
 
 from torch import nn
@@ -11,10 +12,11 @@ from qat.names import unknown_name
 
 
 def build_network(name: str, shape: tuple[int, ...], classes: int, options: Mapping[str, Any]) -> nn.Module:
-    """A float network by its name.
+    """A float network by its name, or one of the user's own.
 
     Args:
-        name: of `qat.models`.
+        name: of `qat.models`, or the import path of a class or function that takes `input_shape` and
+            `classes`, and perhaps more: `my_module.MyNet`.
         shape: `(C, H, W)` of one image.
         classes: number of logits.
         options: further arguments of the network.
@@ -22,10 +24,13 @@ def build_network(name: str, shape: tuple[int, ...], classes: int, options: Mapp
     Raises:
         ValueError: the name or an option is unknown, or the network cannot be built so.
     """
-    if name not in MODELS:
-        raise unknown_name("model", name, MODELS)
-    known = dict(inspect.signature(MODELS[name]).parameters)
-    del known["input_shape"], known["classes"]
+    build = MODELS[name] if name in MODELS else _imported(name)
+    known = dict(inspect.signature(build).parameters)
+    for needed in ("input_shape", "classes"):
+        if needed not in known:
+            taken = ", ".join(known) or "nothing"
+            raise ValueError(f"model {name} must take input_shape and classes, it takes {taken}")
+        del known[needed]
     for key, value in options.items():
         if key not in known:
             raise unknown_name(f"option of {name}", key, known)
@@ -33,8 +38,23 @@ def build_network(name: str, shape: tuple[int, ...], classes: int, options: Mapp
         if not isinstance(value, kinds) or isinstance(value, bool):
             raise ValueError(f"option {key} of {name} must be of type {kinds[-1].__name__}, got {value!r}")
     try:
-        return MODELS[name](shape, classes, **options)
+        return build(input_shape=shape, classes=classes, **options)
     except (TypeError, ValueError, RuntimeError, ArithmeticError) as error:  # torch checks what it is given
         raise ValueError(
             f"{name} cannot be built with options {dict(options)} for images {shape}: {error}"
         ) from error
+
+
+def _imported(path: str) -> Callable[..., nn.Module]:
+    module, _, attribute = path.rpartition(".")
+    if not module:
+        raise unknown_name("model", path, MODELS)
+    try:
+        found = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(
+            f"model must be one of {', '.join(MODELS)}, or an import path that works; got {path!r}: {error}"
+        ) from error
+    if not callable(found):
+        raise ValueError(f"model {path} must be a class or function that builds a network, got {found!r}")
+    return found

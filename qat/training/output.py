@@ -5,10 +5,15 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from lightning import LightningModule, Trainer
+import torch
+from lightning import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import SaveConfigCallback
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
+from lightning.pytorch.utilities import rank_zero_only
+from torch import nn
+
+from qat.layers import summary
 
 
 def check_writable(argument: str, root: str | Path) -> None:
@@ -77,3 +82,14 @@ class SaveConfig(SaveConfigCallback):
             count += 1
             self.config_filename = f"config_{count}.yaml"
         super().setup(trainer, pl_module, stage)
+
+
+class ShowSummary(Callback):
+    """Prints what each layer computes in, and costs, before a run starts."""
+
+    @rank_zero_only
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        network = pl_module.model
+        assert isinstance(network, nn.Module)
+        shape = pl_module.hparams["input_shape"]
+        print(summary(network, torch.zeros(1, *shape, device=pl_module.device)))

@@ -5,7 +5,10 @@ from typing import Any
 
 from torch import nn
 
+from qat.quantizers import Scale
+
 WARM_UP = 0.25
+DECAYED = (nn.modules.conv._ConvNd, nn.Linear)
 
 
 def one_cycle(step: int, total: float) -> float:
@@ -28,15 +31,25 @@ def one_cycle(step: int, total: float) -> float:
     return 0.5 * (1.0 + math.cos(math.pi * min(1.0, (step - peak) / (total - peak))))
 
 
-def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
+def parameter_groups(
+    model: nn.Module, learning_rate: float, weight_decay: float = 0.0, scale_learning_rate: float = 1.0
+) -> list[dict[str, Any]]:
     """Groups for an optimizer: weights decay; biases, BatchNorm and learned scales do not.
 
-    A scale of shape `(O, 1, 1, 1)` has as many axes as a weight, so the name `weight` is asked for too.
+    Which is which the modules say: weights are those of convolution and linear layers, scales the parameters
+    of a quantizer's scale. A group without parameters is left out.
+
+    Args:
+        model: its parameters are grouped, each once.
+        learning_rate: of all but the scales, > 0.
+        weight_decay: of the weights, >= 0.
+        scale_learning_rate: that of the scales as a multiple of the others', >= 0.
     """
-    decayed: list[nn.Parameter] = []
-    others: list[nn.Parameter] = []
-    for name, parameter in model.named_parameters():
-        matrix = name.rpartition(".")[2] == "weight" and parameter.dim() > 1
-        (decayed if matrix else others).append(parameter)
-    groups = [{"params": decayed, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
-    return [group for group in groups if group["params"]]
+    scales = {p for module in model.modules() if isinstance(module, Scale) for p in module.parameters()}
+    weights = {module.weight for module in model.modules() if isinstance(module, DECAYED)}
+    groups = [
+        ([p for p in model.parameters() if p in weights], learning_rate, weight_decay),
+        ([p for p in model.parameters() if p not in weights | scales], learning_rate, 0.0),
+        ([p for p in model.parameters() if p in scales], learning_rate * scale_learning_rate, 0.0),
+    ]
+    return [{"params": params, "lr": rate, "weight_decay": decay} for params, rate, decay in groups if params]

@@ -25,6 +25,19 @@ def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
     [
         (["--bits", "0"], "error: bits must be one of the integers 1, 2, 3, 4, 5, 6, 7, 8, 16, 32; got 0"),
         (["--bits", "9"], "error: bits must be one of the"),
+        (["--bits", "4", "4"], "error: bits must differ; got 4 twice"),
+        (
+            ["--bits", "4", "0"],
+            "error: bits must be one of the integers 1, 2, 3, 4, 5, 6, 7, 8, 16, 32; got 0",
+        ),
+        (["--bits", "4", "x"], "error: bits must be an integer, got x"),
+        (["--setups", "stochastc"], "unknown setup 'stochastc'; nearest: stochastic"),
+        (
+            ["--bits", "4", "2", "--weight_bits", "3"],
+            "error: weight_bits must be left out with several bits, which are those of both; got weight_bits "
+            "3 and bits 4 2",
+        ),
+        (["--bits", "4", "2", "--activation_bits", "4"], "error: activation_bits must be left out"),
         (["--activation_bits", "9"], "activation_bits must be one of"),
         (["--bits", "1.5"], "bits must be an integer, got 1.5"),
         (["--bits", "four"], "bits must be an integer, got four"),
@@ -82,6 +95,26 @@ def test_it_prints_the_table_and_where_the_report_is(
     assert (tmp_path / "report.html").is_file()
     assert '"weight_bits": 3' in (tmp_path / "ste-seed0" / "result.json").read_text()
     assert '"activation_bits": 2' in (tmp_path / "ste-seed0" / "result.json").read_text()
+
+
+def test_several_widths(images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    several = ["--bits", "4", "1", "--setups", "ste", "float", "--data_root", str(images)]
+    main([*SMALL[:-3], *several, "--out", str(tmp_path)])
+    out = capsys.readouterr().out
+    runs = [line for line in out.splitlines() if "test accuracy " in line and "seed" in line]
+    assert [line.partition(": ")[0] for line in runs] == [
+        "ste, 4 bits, seed 0",
+        "float, seed 0",
+        "ste, 1 bit, seed 0",
+    ]
+    assert [p.name for p in sorted(tmp_path.glob("*-seed0"))] == [
+        "float-seed0",
+        "ste-w1a1-seed0",
+        "ste-w4a4-seed0",
+    ]
+    assert (tmp_path / "report_figures" / "bits.png").is_file()
+    assert "## Accuracy over bits" in (tmp_path / "report.md").read_text()
+    assert "## What the layers cost at 1 bit" in (tmp_path / "report.md").read_text()
 
 
 def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(

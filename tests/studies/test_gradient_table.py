@@ -93,14 +93,16 @@ def test_every_row_is_right(name: str) -> None:
 
 
 def test_the_whole_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     for name in ROWS.keys() - {"round_ste", "numpy_function"}:
         monkeypatch.delitem(ROWS, name)
     assert code() == 0
     out = capsys.readouterr().out
-    lines = {line.split()[1]: line for line in out.splitlines() if line.startswith("│")}
-    assert lines.keys() == ROWS.keys()
-    assert [part.strip() for part in lines["numpy_function"].split("│")[4:-1]] == ["ok", "refused", "", "ok"]
-    assert [part.strip() for part in lines["round_ste"].split("│")[4:-1]] == ["ok", "ok", "yes", "ok"]
+    assert max(map(len, out.splitlines())) <= 80
+    lines = {line.split()[0]: line.split() for line in out.splitlines() if line[2:3].isalpha()}
+    assert lines.keys() - {"function"} == ROWS.keys()
+    assert lines["numpy_function"][-3:] == ["ok", "refused", "ok"]
+    assert lines["round_ste"][-4:] == ["ok", "ok", "yes", "ok"]
 
     monkeypatch.setitem(ROWS, "round_ste", replace(ROWS["round_ste"], surrogate=lambda g, x: 2 * g))
     assert code() == 1

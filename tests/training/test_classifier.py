@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from qat.gradients import round_zero
 from qat.layers import Quantization
 from qat.training import Classifier
-from qat.training.classifier import dropout_seed
+from qat.training.settings import dropout_seed
 
 FLOAT = Quantization(weight_bits=32, activation_bits=32, first_last_bits=32, input_bits=32)
 SMALL: dict[str, Any] = {"options": {"width": 4}}
@@ -159,3 +159,21 @@ def test_every_seed_epoch_and_rank_has_its_own_dropout() -> None:
         torch.manual_seed(dropout_seed(seed, 0, 0))
         masks.append(torch.rand(20))
     assert not torch.equal(*masks)
+
+
+def test_a_network_of_ones_own_by_its_import_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_networks.py").write_text(
+        "from torch import nn\n"
+        "def tiny(input_shape, classes, width=3):\n"
+        "    return nn.Sequential(nn.Conv2d(input_shape[0], width, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1),\n"
+        "                         nn.Flatten(), nn.Linear(width, classes))\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    model = Classifier(name="own_networks.tiny", options={"width": 5})
+    assert model.model[0].out_channels == 5
+    assert type(model.model[0]).__name__ == "QuantConv2d"
+    run = trainer()
+    run.fit(model, loader(4, 4), loader(4, 4))
+    run.save_checkpoint(tmp_path / "own.ckpt")
+    again = Classifier.load_from_checkpoint(tmp_path / "own.ckpt")
+    assert all(torch.equal(again.state_dict()[key], value) for key, value in model.state_dict().items())

@@ -179,6 +179,10 @@ def test_a_finished_run_has_nothing_to_resume(
             ["--model.options.width", "5"],
             "is of another model than this configuration (use the config.yaml of its run): size mismatch",
         ),
+        (
+            ["--model.quantization.weight_scale", "learned"],
+            "model.quantization.weight_scale must be observed, that of ckpt_path",
+        ),
         (["--model.optimizer", "sgd"], "model.optimizer must be adamw, that of ckpt_path"),
         (["--model.name", "lenet", "--model.options", "{}"], "is of another model"),
     ):

@@ -2,10 +2,18 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from matplotlib.figure import Figure
 
+from qat.comparison.report.bits_figure import bits_alt, bits_figure
+from qat.comparison.report.bits_reading import accuracy_caption, accuracy_table, bits_reading
+from qat.comparison.report.costs import CAPTION as COSTS_CAPTION
+from qat.comparison.report.costs import HEADER as COSTS
+from qat.comparison.report.costs import cost_rows, costing, costs_reading
 from qat.comparison.report.curves_figure import curves_alt, curves_figure
+from qat.comparison.report.health import CAPTION, health_reading, health_rows
+from qat.comparison.report.health import HEADER as HEALTH
 from qat.comparison.report.layers_figure import layers_alt, layers_figure
 from qat.comparison.report.pair import checkpointed_pair, difference_text, pair_reading
 from qat.comparison.report.parameters import gradient, layers_reading, moved, parameter_names
@@ -14,6 +22,7 @@ from qat.comparison.report.results import Result, by_setup
 from qat.comparison.report.settings import ABSENT, same_and_different, settings_reading
 from qat.comparison.report.spread import short
 from qat.comparison.report.table import summary
+from qat.comparison.report.widths import at_width, bits_text, detail_width, widths
 
 _FOLD = 24  # a longer table begins folded
 
@@ -35,11 +44,11 @@ class Text:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure: `draw(results, narrow=...)`."""
+    """A figure: `draw(narrow)`."""
 
     name: str
     alt: str
-    draw: Callable[[list[Result], bool], Figure]
+    draw: Callable[[bool], Figure]
 
 
 @dataclass(frozen=True)
@@ -68,13 +77,38 @@ def title(results: list[Result]) -> str:
 
 
 def content(results: list[Result]) -> list[Block]:
-    """All of the report below its title."""
+    """All of the report below its title; of several widths one is shown in detail."""
+    if len(widths(results)) < 2:
+        return [Text(headline(results), "headline"), *_detail(results), *_whole(results)]
+    bits = detail_width(results)
+    one = at_width(results, bits)
+    why = "the narrowest" if bits == widths(results)[-1] else "the narrowest of those with the most setups"
+    note = f"Training, cost and what learns follow for one width, {bits_text([bits])}: {why}."
     return [
         Text(headline(results), "headline"),
-        Heading("Training"),
-        Drawing("curves", curves_alt(results), curves_figure),
+        *_bits_blocks(results),
+        Text(note, "note"),
+        *_detail(one, at=f" at {bits_text([bits])}"),
+        *_whole(results),
+    ]
+
+
+def _bits_blocks(results: list[Result]) -> list[Block]:
+    return [
+        Heading("Accuracy over bits"),
+        Drawing("bits", bits_alt(results), partial(bits_figure, results)),
+        Text(bits_reading(results), "reading"),
+        Rows(accuracy_caption(results), *accuracy_table(results)),
+    ]
+
+
+def _detail(results: list[Result], at: str = "") -> list[Block]:
+    """What one width shows."""
+    return [
+        Heading(f"Training{at}"),
+        Drawing("curves", curves_alt(results), partial(curves_figure, results)),
         Text(curves_reading(results), "reading"),
-        Heading("Result and cost"),
+        Heading(f"Result and cost{at}"),
         Rows(
             "Mean of the seeds ± the largest distance of a seed from it. Epochs count from 1 and validation "
             "accuracy decides them; seconds are the median epoch; saved MB (10⁶ bytes) are what autograd "
@@ -82,19 +116,49 @@ def content(results: list[Result]) -> list[Block]:
             *summary(results),
         ),
         Text(table_reading(results), "reading"),
-        Heading("What learns"),
+        Heading(f"What learns{at}"),
         Text(
             "A rounding whose gradient is zero stops all that flows back through it: what lies before it "
             "cannot learn. Exact zeros stand in the shaded column marked 0.",
             "note",
         ),
-        Drawing("layers", layers_alt(results), layers_figure),
+        Drawing("layers", layers_alt(results), partial(layers_figure, results)),
         Text(layers_reading(results), "reading"),
         _layers_table(results),
+        *_costs_blocks(results, at),
+        *_health_blocks(results, at),
+    ]
+
+
+def _whole(results: list[Result]) -> list[Block]:
+    """What holds for all runs, whatever their width."""
+    return [
         *_pair_blocks(results),
         Heading("Settings, seeds and versions"),
         *_settings_tables(results),
         Text(settings_reading(results), "reading"),
+    ]
+
+
+def _costs_blocks(results: list[Result], at: str) -> list[Block]:
+    run = costing(results)
+    if run is None:
+        return []
+    return [
+        Heading(f"What the layers cost{at}"),
+        Rows(COSTS_CAPTION.format(run["setup"]), COSTS, cost_rows(run)),
+        Text(costs_reading(run), "reading"),
+    ]
+
+
+def _health_blocks(results: list[Result], at: str) -> list[Block]:
+    rows = health_rows(results)
+    if not rows:
+        return []
+    return [
+        Heading(f"Health of the quantizers{at}"),
+        Rows(CAPTION, HEALTH, rows),
+        Text(health_reading(results), "reading"),
     ]
 
 

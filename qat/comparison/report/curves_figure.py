@@ -1,6 +1,7 @@
 """Loss and accuracy of each setup after each epoch."""
 
 import math
+from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -12,15 +13,16 @@ from qat.comparison.report.drawing import drawing_style
 from qat.comparison.report.measures import curve
 from qat.comparison.report.palette import Look, looks
 from qat.comparison.report.results import Result, by_setup
-from qat.comparison.report.spread import listing
+from qat.comparison.report.spread import Spread, listing
 
 WIDE, NARROW = 912, 360  # points; the page shows a point as about one pixel
 _CLOSE_UP = 5  # percentage points below the best that the close-up shows
+CLOSE_UP = f"The same, the best and {_CLOSE_UP} points below"
 
 # Field, title, factor.
 _PANELS = (
     ("val_accuracy", "Validation accuracy, %", 100.0),
-    ("val_accuracy", f"The same, the best and {_CLOSE_UP} points below", 100.0),
+    ("val_accuracy", CLOSE_UP, 100.0),
     ("val_loss", "Validation loss", 1.0),
     ("train_loss", "Training loss", 1.0),
 )
@@ -43,9 +45,10 @@ def curves_figure(results: list[Result], narrow: bool = False) -> Figure:
         for ax, (field, title, factor) in zip(axes, _PANELS, strict=True):
             ax.set_title(title, pad=10)
             for name, runs in setups.items():
-                _draw(ax, look[name], [(s.mean, s.low, s.high) for s in curve(runs, field)], factor)
+                spreads = curve(runs, field)
+                draw_line(ax, look[name], range(1, len(spreads) + 1), spreads, factor)
             _epochs_axis(ax, max(len(run["epochs"]) for run in results))
-        _accuracy_axes(
+        accuracy_axes(
             axes[0], axes[1], [s.high for runs in setups.values() for s in curve(runs, "val_accuracy")]
         )
         for ax, (field, _, _) in zip(axes[2:], _PANELS[2:], strict=True):
@@ -83,14 +86,17 @@ def _line(look: Look) -> dict[str, object]:
     }
 
 
-def _draw(ax: Axes, look: Look, points: list[tuple[float, float, float]], factor: float) -> None:
-    epochs = range(1, len(points) + 1)
+def draw_line(
+    ax: Axes, look: Look, places: Sequence[float], spreads: Sequence[Spread], factor: float = 100.0
+) -> None:
+    """The means times `factor` as a line over `places`, and a band from the lowest to the highest."""
+    points = [(s.mean, s.low, s.high) for s in spreads]
     mean, low, high = ([factor * value for value in line] for line in zip(*points, strict=True))
-    ax.fill_between(epochs, low, high, color=look.light, alpha=0.18, linewidth=0)
+    ax.fill_between(places, low, high, color=look.light, alpha=0.18, linewidth=0)
     line = _line(look)
     if len(points) > 15:
         line["markevery"] = len(points) // 10  # a marker at each epoch would hide the dashes
-    ax.plot(epochs, mean, **line)  # type: ignore[arg-type]
+    ax.plot(places, mean, **line)  # type: ignore[arg-type]
 
 
 def _epochs_axis(ax: Axes, epochs: int) -> None:
@@ -100,7 +106,8 @@ def _epochs_axis(ax: Axes, epochs: int) -> None:
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=10, min_n_ticks=1))
 
 
-def _accuracy_axes(whole: Axes, close: Axes, accuracies: list[float]) -> None:
+def accuracy_axes(whole: Axes, close: Axes, accuracies: list[float]) -> None:
+    """0 to 100 % on the one, the best of the fractions and a little below it on the other."""
     whole.set_ylim(-3, 103)
     best = 100 * max((value for value in accuracies if math.isfinite(value)), default=1.0)
     close.set_ylim(max(best - _CLOSE_UP, -0.2), best + 0.4)

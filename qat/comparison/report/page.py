@@ -7,6 +7,7 @@ from string import Template
 
 from qat.comparison.report.content import Block, Drawing, Heading, Rows, Text, content, title
 from qat.comparison.report.drawing import svg
+from qat.comparison.report.health import BAD
 from qat.comparison.report.palette import COLOURS, Look, looks
 from qat.comparison.report.results import Result
 
@@ -21,7 +22,7 @@ def html_page(results: list[Result]) -> str:
     return Template((folder / "page.html").read_text(encoding="utf-8")).substitute(
         title=html.escape(title(results)),
         style=style,
-        body="\n".join(_block(block, results, look) for block in content(results)),
+        body="\n".join(_block(block, look) for block in content(results)),
     )
 
 
@@ -34,7 +35,7 @@ def _variables(theme: int) -> str:
     return " ".join(f"--{name}: {colours[theme]};" for name, colours in COLOURS.items())
 
 
-def _block(block: Block, results: list[Result], look: dict[str, Look]) -> str:
+def _block(block: Block, look: dict[str, Look]) -> str:
     if isinstance(block, Heading):
         return f"<h2>{inline(block.text)}</h2>"
     if isinstance(block, Text):
@@ -43,7 +44,7 @@ def _block(block: Block, results: list[Result], look: dict[str, Look]) -> str:
         # Two drawings, of which the style sheet shows the one that fits: scaled text could not be read.
         variants = "\n".join(
             f'<div class="{shape}" role="img" aria-label="{html.escape(block.alt)}">'
-            f"{svg(block.draw(results, shape == 'narrow'), f'{block.name}-{shape}')}</div>"
+            f"{svg(block.draw(shape == 'narrow'), f'{block.name}-{shape}')}</div>"
             for shape in ("wide", "narrow")
         )
         return f"<figure>\n{variants}\n</figure>"
@@ -56,11 +57,11 @@ def _table(table: Rows, look: dict[str, Look]) -> str:
     for first, *others in table.rows:
         cells = "".join(_number(text, table, look) for text in others)
         lines.append(f'<tr><th scope="row">{_cell(first, look)}</th>{cells}</tr>')
-    caption = inline(table.caption)
+    caption, label = inline(table.caption), table.caption.replace("`", "")
     kind = "text" if table.text else "numbers"
     # The box scrolls, the page does not; with a tabindex the keyboard can scroll it too.
     box = (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{html.escape(table.caption)}">'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{html.escape(label)}">'
         f'<table class="{kind}"><thead><tr>{head}</tr></thead>\n<tbody>\n'
         + "\n".join(lines)
         + "\n</tbody></table></div>"
@@ -71,8 +72,10 @@ def _table(table: Rows, look: dict[str, Look]) -> str:
 
 
 def _number(text: str, table: Rows, look: dict[str, Look]) -> str:
-    zero = ' class="zero"' if text == "0" and not table.text else ""
-    return f"<td{zero}>{_cell(text, look)}</td>"
+    kind = (
+        ' class="zero"' if text == "0" and not table.text else ' class="bad"' if text.startswith(BAD) else ""
+    )
+    return f"<td{kind}>{_cell(text, look)}</td>"
 
 
 def _cell(text: str, look: dict[str, Look]) -> str:

@@ -4,8 +4,9 @@ import math
 from dataclasses import dataclass
 
 from qat.comparison.report.measures import ratio, saved_bytes, seconds_per_epoch
-from qat.comparison.report.results import Result
+from qat.comparison.report.results import Result, Width, width
 from qat.comparison.report.spread import numbered, short
+from qat.comparison.report.widths import bits_text, widths
 
 CHECKPOINTED, PLAIN = "checkpointed", "ste"
 
@@ -14,12 +15,13 @@ CHECKPOINTED, PLAIN = "checkpointed", "ste"
 class Pair:
     """The runs of the two setups with the same seeds.
 
-    The three differences are the largest absolute ones over the seeds, NaN where a run holds NaN and None
-    where no run recorded any. `unequal` of `tensors` entries of the final states have other digests. The
+    The three differences are the largest absolute ones over seeds and widths, NaN where a run holds NaN and
+    None where no run recorded any. `unequal` of `tensors` entries of the final states have other digests. The
     ratios are checkpointed over plain.
     """
 
     seeds: list[int]
+    widths: list[Width]  # of a comparison of several; else empty
     losses: float | None
     parameters: float | None
     buffers: float | None
@@ -44,12 +46,12 @@ class Pair:
 
 
 def checkpointed_pair(results: list[Result]) -> Pair | None:
-    """The comparison of `checkpointed` with `ste`; None where no seed was trained in both."""
-    runs = {(run["setup"], run["seed"]): run for run in results}
+    """The comparison of `checkpointed` with `ste`; None where no seed was trained in both at equal bits."""
+    runs = {(run["setup"], run["seed"], width(run)): run for run in results}
     both = [
-        (runs[CHECKPOINTED, seed], runs[PLAIN, seed])
-        for setup, seed in runs
-        if setup == PLAIN and (CHECKPOINTED, seed) in runs
+        (runs[CHECKPOINTED, seed, bits], runs[PLAIN, seed, bits])
+        for setup, seed, bits in runs
+        if setup == PLAIN and (CHECKPOINTED, seed, bits) in runs
     ]
     if not both:
         return None
@@ -62,7 +64,8 @@ def checkpointed_pair(results: list[Result]) -> Pair | None:
     ]
     first, second = [pair[0] for pair in both], [pair[1] for pair in both]
     return Pair(
-        [plain["seed"] for plain in second],
+        sorted({plain["seed"] for plain in second}),
+        widths(second) if len(widths(second)) > 1 else [],
         _largest([difference["losses"] for difference in recorded]),
         _largest([difference["parameters"] for difference in recorded]),
         _largest([difference["buffers"] for difference in recorded]),
@@ -76,6 +79,8 @@ def checkpointed_pair(results: list[Result]) -> Pair | None:
 def pair_reading(pair: Pair) -> str:
     """Whether the two runs are the same, and what checkpointing cost and saved."""
     both, seeds = f"`{CHECKPOINTED}` and `{PLAIN}`", numbered("seed", pair.seeds)
+    if pair.widths:
+        seeds += f"; {bits_text(pair.widths)}"
     if not pair.compared:
         text = f"Whether {both} are equal was not recorded ({seeds})"
     elif pair.identical and pair.losses is None:

@@ -6,7 +6,7 @@ one drawing serves both.
 
 from dataclasses import dataclass
 
-from qat.comparison.report.results import SETUP_ORDER, Result, by_setup
+from qat.comparison.report.results import Result, by_setup
 
 INK, MUTED, GRID, BAND, ZONE, PAPER = "#1d2228", "#59626d", "#d9dee4", "#f5f7f9", "#e8e4d8", "#fefefe"
 
@@ -52,16 +52,16 @@ _KNOWN = {
     "ste": Look("blue", (), "o", 4.5),
     "float": Look("grey", (1, 1.2), "D", 2.0),
     "checkpointed": Look("orange", (3, 2), "^", 1.8),
+    "ewgs": Look("green", (6, 2), "v", 1.8),
+    "soft": Look("vermillion", (4, 1.5, 1, 1.5), "P", 1.8),
+    "stochastic": Look("sky", (5, 1, 1, 1, 1, 1), "X", 1.8),
+    "learned": Look("brown", (2, 3), "p", 1.8),
 }
-_OTHERS = (
-    Look("green", (6, 2), "v", 1.8),
-    Look("vermillion", (4, 1.5, 1, 1.5), "P", 1.8),
-    Look("sky", (5, 1, 1, 1, 1, 1), "X", 1.8),
-    Look("brown", (2, 3), "p", 1.8),
-)
 
 
 def looks(results: list[Result]) -> dict[str, Look]:
-    """The look of each setup: the same in every report for the known ones, by turn for the others."""
-    others = [name for name in by_setup(results) if name not in SETUP_ORDER]
-    return _KNOWN | {name: _OTHERS[n % len(_OTHERS)] for n, name in enumerate(others)}
+    """The look of each setup: the same in every report for the known ones; others take what is free."""
+    setups = by_setup(results)
+    others = [name for name in setups if name not in _KNOWN]
+    free = [look for name, look in reversed(_KNOWN.items()) if name not in setups] or list(_KNOWN.values())
+    return _KNOWN | {name: free[n % len(free)] for n, name in enumerate(others)}

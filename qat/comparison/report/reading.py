@@ -6,6 +6,7 @@ Names in backticks are code; both pages know how to write them.
 import math
 from itertools import combinations
 
+from qat.comparison.report.bits_reading import bits_headline
 from qat.comparison.report.measures import (
     USUAL_TARGET,
     curve,
@@ -20,11 +21,15 @@ from qat.comparison.report.measures import (
 from qat.comparison.report.pair import Pair, checkpointed_pair
 from qat.comparison.report.results import Result, Runs, by_setup
 from qat.comparison.report.spread import Spread, listing, points
+from qat.comparison.report.widths import widths
 
 
 def headline(results: list[Result]) -> str:
     """The outcome in one or two sentences."""
     setups = by_setup(results)
+    if len(widths(results)) > 1:
+        text = "; ".join([bits_headline(results).removesuffix("."), *diverged_parts(setups, "runs")]) + "."
+        return text + _pair_part(results)
     accuracy = {name: test_accuracy(runs) for name, runs in setups.items()}
     if "zero" in setups and "ste" in setups:
         text = _zero_against_ste(accuracy["zero"], accuracy["ste"])
@@ -36,11 +41,7 @@ def headline(results: list[Result]) -> str:
         )
         named = [f"`{name}` {accuracy[name].percent()}" for name in ranked]
         text = f"Test accuracy: {', '.join(named)}" if named else "No setup has a finite test accuracy"
-    text = "; ".join([text, *diverged_parts(setups)]) + "."
-    pair = checkpointed_pair(results)
-    if pair is not None and pair.compared:
-        text += _checkpointing(pair)
-    return text
+    return "; ".join([text, *diverged_parts(setups)]) + "." + _pair_part(results)
 
 
 def curves_reading(results: list[Result]) -> str:
@@ -114,11 +115,11 @@ def coinciding(setups: dict[str, Runs]) -> list[tuple[str, str]]:
     return [(a, b) for a, b in combinations(setups, 2) if curves[a] == curves[b]]
 
 
-def diverged_parts(setups: dict[str, Runs]) -> list[str]:
+def diverged_parts(setups: dict[str, Runs], noun: str = "seeds") -> list[str]:
     """One part of a sentence for each setup with a loss that was not finite."""
     lost = {name: diverged(runs) for name, runs in setups.items()}
     return [
-        f"{len(seeds)} of {len(setups[name])} seeds of `{name}` diverged"
+        f"{len(seeds)} of {len(setups[name])} {noun} of `{name}` diverged"
         if len(setups[name]) > 1
         else f"`{name}` diverged"
         for name, seeds in lost.items()
@@ -149,6 +150,11 @@ def _against(float_: Spread, ste: Spread) -> str:
     side = "above" if gap > 0 else "below"
     overlap = ", within the spread" if float_.count > 1 and ste.count > 1 and float_.overlaps(ste) else ""
     return f"{float_.percent()}, {points(gap)} {side} `ste`{overlap}"
+
+
+def _pair_part(results: list[Result]) -> str:
+    pair = checkpointed_pair(results)
+    return _checkpointing(pair) if pair is not None and pair.compared else ""
 
 
 def _checkpointing(pair: Pair) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 Result = dict[str, Any]  # one result.json
 Runs = list[Result]  # the runs of one setup, one for each seed
+Width = tuple[int, int]  # bits of weights and of activations
 
 SCHEMA = 1
 SETUP_ORDER = ("zero", "ste", "float", "checkpointed")
@@ -25,31 +26,46 @@ _EPOCH_FIELDS = ("epoch", "train_loss", "val_loss", "val_accuracy", "seconds")
 
 
 def load_results(out: Path) -> list[Result]:
-    """The content of every `*/result.json` under `out`, in the order of the report: by setup, then by seed.
+    """The content of every `*/result.json` under `out`, in the order of the report: by setup, then from the
+    widest to the narrowest bits, then by seed.
 
     A null where a number belongs is read as NaN: strict JSON has no other way to write one.
 
     Raises:
-        ValueError: there is no such file, two files hold the same setup and seed, or one is not a result;
-            the message names the file.
+        ValueError: there is no such file, two files hold the same setup, bits and seed, or one is not a
+            result; the message names the file.
     """
     paths = sorted(Path(out).glob("*/result.json"))
     if not paths:
         raise ValueError(
             f"no results in {out}: expected <setup>-seed<k>/result.json there; run a comparison first"
         )
-    found: dict[tuple[str, int], Path] = {}
+    found: dict[tuple[str, int, Width | None], Path] = {}
     results = []
     for path in paths:
         result = read_result(path)
-        run = (result["setup"], result["seed"])
+        run = (result["setup"], result["seed"], width(result))
         if run in found:
             raise ValueError(
                 f"{path}: setup {run[0]!r} with seed {run[1]} is already in {found[run]}; remove one"
             )
         found[run] = path
         results.append(result)
-    return sorted(results, key=lambda result: (*setup_rank(result["setup"]), result["seed"]))
+    return sorted(results, key=_rank)
+
+
+def width(result: Result) -> Width | None:
+    """The bits of weights and activations of a run; None for float, and where it is not said."""
+    settings = result["settings"].get("quantization")
+    if result["setup"] == "float" or not isinstance(settings, dict):
+        return None
+    bits = (settings.get("weight_bits"), settings.get("activation_bits"))
+    return bits if all(type(number) is int and number > 0 for number in bits) else None  # type: ignore[return-value]
+
+
+def _rank(result: Result) -> tuple[Any, ...]:
+    bits = width(result) or (math.inf, math.inf)
+    return (*setup_rank(result["setup"]), -bits[0], -bits[1], result["seed"])
 
 
 def setup_rank(name: str) -> tuple[int, str]:
@@ -99,7 +115,35 @@ def _checked(result: Result) -> Result:
     if result.get("difference") is not None:
         fields = ("losses", "parameters", "buffers")
         numbers["difference"] = {field: _number(result["difference"][field]) for field in fields}
+    if result.get("summary") is not None:
+        numbers["summary"] = _summary(result["summary"])
+    if result.get("health") is not None:
+        numbers["health"] = {
+            layer: {name: [_number(value) for value in values] for name, values in _mapping(each).items()}
+            for layer, each in _mapping(result["health"]).items()
+        }
     return result | numbers
+
+
+def _summary(summary: Result) -> Result:
+    row = {"name": str, "kind": str, "rounding": str, "scale": str}
+    bits = ("weight_bits", "input_bits", "macs", "bit_operations", "weight_bytes")
+    totals = ("macs", "bit_operations", "float_bit_operations", "weight_bytes", "float_bytes")
+    return {
+        "rows": [
+            {name: kind(each[name]) for name, kind in row.items()}
+            | {name: _number(each[name]) for name in bits}
+            for each in summary["rows"]
+        ],
+        "left_float": [str(name) for name in summary["left_float"]],
+        **{name: _number(summary[name]) for name in totals},
+    }
+
+
+def _mapping(value: Any) -> Result:
+    if not isinstance(value, dict):
+        raise TypeError(f"expected a mapping, got {value!r}")
+    return value
 
 
 def _number(value: Any) -> float:

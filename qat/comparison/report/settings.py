@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from qat.comparison.report.results import Result, by_setup
+from qat.comparison.report.results import Result, Width, by_setup, width
 from qat.comparison.report.spread import listing, numbered
 
 ABSENT = "-"
@@ -44,17 +44,21 @@ def same_and_different(results: list[Result], field: str) -> tuple[dict[str, str
 
 def mixed_setups(results: list[Result]) -> list[str]:
     """The setups whose seeds were not trained with the same settings: their mean compares unlike runs."""
-    return [
-        setup
-        for setup, runs in by_setup(results).items()
-        if any(flat(run["settings"]) != flat(runs[0]["settings"]) for run in runs)
+    first: dict[tuple[str, Width | None], dict[str, str]] = {}
+    unlike = [
+        run["setup"]
+        for run in results
+        if flat(run["settings"]) != first.setdefault((run["setup"], width(run)), flat(run["settings"]))
     ]
+    return list(dict.fromkeys(unlike))
 
 
 def settings_reading(results: list[Result]) -> str:
     """In what the setups differ, whether they had the same seeds, and whether the versions are the same."""
     setups = by_setup(results)
     _, different = same_and_different(results, "settings")
+    # What all setups were given in the same several widths sets none of them apart.
+    different = {name: values for name, values in different.items() if len(set(values.values())) > 1}
     parts = []
     if len(setups) > 1:
         # Many entries of one section are named by the section: float lacks all of `quantization`.
@@ -69,7 +73,7 @@ def settings_reading(results: list[Result]) -> str:
     mixed = mixed_setups(results)
     if mixed:
         parts.append(f"WARNING: the seeds of {listing(mixed)} were trained with different settings")
-    seeds = {name: [run["seed"] for run in runs] for name, runs in setups.items()}
+    seeds = {name: sorted({run["seed"] for run in runs}) for name, runs in setups.items()}
     if len({tuple(numbers) for numbers in seeds.values()}) == 1:
         numbers = next(iter(seeds.values()))
         each = " each" if len(setups) > 1 else ""

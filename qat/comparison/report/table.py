@@ -3,6 +3,7 @@
 import math
 
 from rich import box
+from rich.console import JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
@@ -14,17 +15,19 @@ from qat.comparison.report.measures import (
     target_accuracy,
     test_accuracy,
 )
-from qat.comparison.report.results import Result, by_setup
+from qat.comparison.report.results import Result, Width, by_setup, width
 from qat.comparison.report.settings import ABSENT
 from qat.comparison.report.spread import short
+from qat.comparison.report.widths import at_width, short_bits, widths
 
 
 def summary(results: list[Result]) -> tuple[list[str], list[list[str]]]:
     """Header and rows of the table; the setups' names are marked as code."""
-    setups = by_setup(results)
-    target = target_accuracy(results)
-    floating = saved_bytes(setups["float"]) if "float" in setups else math.nan
-    header = [
+    return _header(target_accuracy(results)), _rows(results, target_accuracy(results))
+
+
+def _header(target: float) -> list[str]:
+    return [
         "setup",
         "test accuracy",
         f"epochs to {100 * target:.0f} %" if target else "epochs to target",
@@ -32,6 +35,11 @@ def summary(results: list[Result]) -> tuple[list[str], list[list[str]]]:
         "saved MB",
         "MB / float",
     ]
+
+
+def _rows(results: list[Result], target: float) -> list[list[str]]:
+    setups = by_setup(results)
+    floating = saved_bytes(setups["float"]) if "float" in setups else math.nan
     rows = []
     for name, runs in setups.items():
         size = saved_bytes(runs)
@@ -46,7 +54,7 @@ def summary(results: list[Result]) -> tuple[list[str], list[list[str]]]:
                 ABSENT if math.isnan(share) else f"{share:.2f}",
             ]
         )
-    return header, rows
+    return rows
 
 
 def epochs_text(epochs: list[int | None]) -> str:
@@ -60,13 +68,41 @@ def epochs_text(epochs: list[int | None]) -> str:
 
 
 def comparison_table(results: list[Result]) -> Table:
-    """The same table for a terminal."""
+    """The same table for a terminal; of several widths a block for each, the widest first, and their bits."""
+    several = widths(results) if len(widths(results)) > 1 else []
     header, rows = summary(results)
+    blocks = [rows]
+    if several:
+        header = [header[0], "bits", *header[1:]]
+        blocks = _blocks(results, several)
+        rows = [row for block in blocks for row in block]
     table = Table(box=box.SIMPLE_HEAD)
     for column, title in enumerate(header):
         # In a narrow terminal the titles wrap, the values stay whole.
         width = max(len(row[column].strip("`")) for row in rows)
-        table.add_column(title, justify="left" if column == 0 else "right", min_width=width)
-    for row in rows:
-        table.add_row(Text(row[0].strip("`")), *row[1:])
+        side: JustifyMethod = "left" if column == 0 else "right"
+        table.add_column(
+            title, justify=side, min_width=width, no_wrap=bool(several) and width >= len(title) - 1
+        )
+    for block in blocks:
+        for row in block:
+            table.add_row(Text(row[0].strip("`")), *row[1:])
+        table.add_section()
     return table
+
+
+def _blocks(results: list[Result], several: list[Width]) -> list[list[list[str]]]:
+    """The rows of each width, and first of all those that have none."""
+    target = target_accuracy(results)
+    level = [run["setup"] for run in results if width(run) is None]
+    blocks = []
+    for number, bits in enumerate(several):
+        rows = _rows(at_width(results, bits), target)
+        if level and not number:
+            blocks.append([_with_bits(row, ABSENT) for row in rows if row[0].strip("`") in level])
+        blocks.append([_with_bits(row, short_bits(bits)) for row in rows if row[0].strip("`") not in level])
+    return blocks
+
+
+def _with_bits(row: list[str], bits: str) -> list[str]:
+    return [row[0], bits, *row[1:]]

@@ -32,7 +32,7 @@ def write_report(out: Path) -> Path:
     (out / FIGURES).mkdir(exist_ok=True)
     for block in content(results):
         if isinstance(block, Drawing):
-            _replace(out / FIGURES / f"{block.name}.png", png(block.draw(results, False)))
+            _replace(out / FIGURES / f"{block.name}.png", png(block.draw(False)))
     _replace(out / "report.md", markdown_page(results).encode())
     _replace(out / "report.html", page.encode())
     return out / "report.html"

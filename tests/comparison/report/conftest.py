@@ -43,6 +43,11 @@ _TRUTH: dict[str, tuple[float, float, int]] = {
     "float": (0.979, 3.0, 21_440_000),
     "checkpointed": (0.968, 4.4, 3_021_000),
 }
+# What a setup loses at each width beside its accuracy at 4 bits.
+_LOSS = {
+    "ste": {8: -0.008, 4: 0.0, 3: 0.004, 2: 0.051, 1: 0.33},
+    "ewgs": {8: -0.004, 4: 0.0, 3: 0.002, 2: 0.011, 1: 0.24},
+}
 
 
 def _noise(*keys: object) -> float:
@@ -50,11 +55,13 @@ def _noise(*keys: object) -> float:
     return math.sin(float(sum(ord(c) * (n + 1) ** 2 for n, c in enumerate(repr(keys)))))
 
 
-def make_result(setup: str, seed: int = 0, epochs: int = 8, names: tuple[str, ...] = SMALL) -> Result:
+def make_result(
+    setup: str, seed: int = 0, epochs: int = 8, names: tuple[str, ...] = SMALL, bits: int = 4
+) -> Result:
     """One plausible result; `checkpointed` is `ste` again, as it must be."""
     accuracy, seconds, size = _TRUTH.get(setup, (0.972, 3.8, 9_812_000))
     like = "ste" if setup == "checkpointed" else setup
-    accuracy += 0.004 * _noise(like, seed)
+    accuracy += 0.004 * _noise(like, seed) - _LOSS.get(like, {}).get(bits, 0.0)
     log = []
     for epoch in range(epochs):
         left = math.exp(-0.9 * epoch) * (0.02 if setup == "zero" else 0.25)
@@ -70,7 +77,11 @@ def make_result(setup: str, seed: int = 0, epochs: int = 8, names: tuple[str, ..
         )
     still = {name: setup == "zero" and name != "fc.bias" for name in names}
     size_of = {name: 10 ** (1.2 * _noise(name)) for name in names}
-    quantization = None if setup == "float" else _QUANTIZATION | {"rounding": like}
+    quantization = (
+        None
+        if setup == "float"
+        else _QUANTIZATION | {"rounding": like, "weight_bits": bits, "activation_bits": bits}
+    )
     return {
         "schema": 1,
         "setup": setup,
@@ -105,7 +116,7 @@ def make_result(setup: str, seed: int = 0, epochs: int = 8, names: tuple[str, ..
             name: 0.0 if still[name] else size_of[name] * (1.3 + 0.4 * _noise(like, name, seed, "d"))
             for name in names
         },
-        "digests": {name: f"{like}-{seed}-{name}" for name in names},
+        "digests": {name: f"{like}-{seed}-{bits}-{name}" for name in names},
     } | (
         {"difference": {"losses": 0.0, "parameters": 0.0, "buffers": 0.0}} if setup == "checkpointed" else {}
     )
@@ -116,10 +127,22 @@ def four(seeds: int = 3, **arguments: Any) -> list[Result]:
     return [make_result(setup, seed, **arguments) for setup in _TRUTH for seed in range(seeds)]
 
 
+def several(bits: tuple[int, ...] = (8, 4, 3, 2, 1), seeds: int = 3, **arguments: Any) -> list[Result]:
+    """Five setups at several widths, float once, in the report's order."""
+    return [
+        make_result(setup, seed, bits=width, **arguments)
+        for setup in (*_TRUTH, "ewgs")
+        for width in (bits if setup != "float" else bits[:1])
+        for seed in range(seeds)
+    ]
+
+
 def write(out: Path, results: list[Result]) -> Path:
     """The results as files under `out`."""
-    for result in results:
-        folder = out / f"{result['setup']}-seed{result['seed']}"
+    bits = [(result["settings"]["quantization"] or {}).get("weight_bits") for result in results]
+    for result, width in zip(results, bits, strict=True):
+        name = f"-w{width}a{width}" if width and len({*bits} - {None}) > 1 else ""
+        folder = out / f"{result['setup']}{name}-seed{result['seed']}"
         folder.mkdir(parents=True)
         (folder / "result.json").write_text(json.dumps(result), encoding="utf-8")
     return out
@@ -129,6 +152,18 @@ def write(out: Path, results: list[Result]) -> Path:
 def results() -> list[Result]:
     """Four setups with three seeds each."""
     return four()
+
+
+@pytest.fixture
+def widths_results() -> list[Result]:
+    """Five setups at five widths with three seeds each."""
+    return several()
+
+
+@pytest.fixture(scope="session")
+def several_of() -> Callable[..., list[Result]]:
+    """`several`, for other widths, seeds, epochs and parameters."""
+    return several
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,61 @@
+"""How the quantizers fared in the last epoch, and which of them look ill."""
+
+import math
+
+from qat.comparison.report.results import Result, Runs, by_setup
+from qat.comparison.report.settings import ABSENT
+from qat.comparison.report.spread import Spread, listing, short
+
+BAD = "! "  # what a marked cell begins with
+# Shares above which a layer is marked. Weights are meant to stand still at the end, but not all of them.
+LIMITS = {"clipped": 0.1, "unchanged": 0.9999, "oscillating": 0.2}
+SCALES = ("weight_scale", "activation_scale")
+CAPTION = (
+    "The last epoch, of all seeds the worst share and the mean scale. An exclamation mark stands where more "
+    "than 10 % of the activations are clipped, no weight changed its code, more than 20 % of the weights "
+    "swing between codes, or a scale is not positive."
+)
+HEADER = ["setup", "layer", "clipped", "unchanged", "oscillating", "weight scale", "activation scale"]
+
+
+def health_rows(results: list[Result]) -> list[list[str]]:
+    """A row for each setup and layer with a record."""
+    return [
+        [
+            f"`{setup}`",
+            f"`{layer}`",
+            *(_fraction(_last(runs, layer, name), limit) for name, limit in LIMITS.items()),
+            *(_scale(_last(runs, layer, name)) for name in SCALES),
+        ]
+        for setup, runs in by_setup(results).items()
+        for layer in dict.fromkeys(layer for run in runs for layer in run.get("health") or {})
+    ]
+
+
+def health_reading(results: list[Result]) -> str:
+    """How many marks there are, and where."""
+    rows = health_rows(results)
+    marked = [row for row in rows if any(cell.startswith(BAD) for cell in row)]
+    if not marked:
+        return "No layer is marked."
+    setups = dict.fromkeys(row[0].strip("`") for row in marked)
+    return f"{len(marked)} of {len(rows)} rows are marked, of {listing(setups)}."
+
+
+def _last(runs: Runs, layer: str, name: str) -> list[float]:
+    """The value of each seed after its last epoch, where it has one; NaN is an epoch that trained float."""
+    series = [(run.get("health") or {}).get(layer, {}).get(name, []) for run in runs]
+    return [values[-1] for values in series if values and math.isfinite(values[-1])]
+
+
+def _fraction(values: list[float], limit: float) -> str:
+    if not values:
+        return ABSENT
+    worst = max(values)
+    return f"{BAD if worst > limit else ''}{100 * worst:.1f}\u00a0%"
+
+
+def _scale(values: list[float]) -> str:
+    if not values:
+        return ABSENT
+    return short(Spread.of(values).mean) if min(values) > 0 else f"{BAD}{short(min(values))}"
