@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     try:
         compare(settings, runs)
         report = write_report(out)
-    except OSError as error:  # a full disk, say; anything else is a bug and shows its traceback
+    except (OSError, FloatingPointError) as error:  # a full disk, a run that diverged; all else is a bug
         leave(f"error: {one_line(error)}", 2)
     except KeyboardInterrupt:
         done = sum(is_finished(run, settings) for run in runs)

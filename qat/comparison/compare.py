@@ -1,6 +1,7 @@
 """Run the setups of a comparison one after another; what is finished is kept."""
 
 import json
+import logging
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from qat.comparison.setups import PAIRS, SETUPS
 from qat.data import ImageData
 from qat.layers import summary
 from qat.memory import saved_bytes
+from qat.training.health import Health
 from qat.training.result import SCHEMA, Recorder, digests, write_json
 
 
@@ -131,7 +133,9 @@ def _train(run: Run, settings: Settings, advance: Callback) -> float:
     seed_everything(run.seed, verbose=False)
     classifier = settings.at(run.bits).classifier(SETUPS[run.setup], run.seed)
     data = ImageData(settings.data, settings.data_root, settings.batch_size, seed=run.seed)
-    recorder = Recorder()
+    recorder, health = Recorder(), Health()
+    # The report says how the layers fare; under the true gradient every one of them would be warned of.
+    logging.getLogger(Health.__module__).setLevel(logging.ERROR)
     trainer = Trainer(
         accelerator="cuda" if torch.cuda.is_available() else "cpu",
         devices=1,
@@ -142,7 +146,7 @@ def _train(run: Run, settings: Settings, advance: Callback) -> float:
         enable_progress_bar=False,
         enable_model_summary=False,
         num_sanity_val_steps=0,
-        callbacks=[recorder, advance],
+        callbacks=[recorder, advance, health],
     )
     try:
         trainer.fit(classifier, datamodule=data)
@@ -163,6 +167,7 @@ def _train(run: Run, settings: Settings, advance: Callback) -> float:
         "saved_bytes": saved_bytes(model, images).total,
         "digests": digests(model),
         **(_summary(model, images[:2]) if SETUPS[run.setup].has_bits else {}),
+        **({"health": health.layers} if health.layers else {}),
     }
     # Written last: a folder with a result.json is a finished run.
     write_json(run.folder / "result.json", result | _against_twin(run, settings, set(recorder.gradient_norm)))

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
+import torch
 from torch import Tensor
 
 from qat.gradients import ROUNDINGS, Rounding, RoundingName
@@ -103,6 +104,11 @@ class Quantization:
             )
         if not callable(self.rounding) and self.rounding not in ROUNDINGS:
             raise unknown_name("rounding", self.rounding, ROUNDINGS)
+        _try_rounding(self.rounding_function)
+        if not isinstance(self.layers, dict) or not all(isinstance(pattern, str) for pattern in self.layers):
+            raise ValueError(
+                f"layers must map globs to overrides, as in {{fc: {{...}}}}; got {self.layers!r}"
+            )
         for pattern, override in self.layers.items():
             self._override(pattern, override)
 
@@ -149,3 +155,18 @@ class Quantization:
             return replace(self, layers={}, **override, **wider)
         except ValueError as error:
             raise ValueError(f"layers[{pattern!r}]: {error}") from None
+
+
+def _try_rounding(rounding: Callable[[Tensor], Any]) -> None:
+    """Refuse a callable that does not give a tensor for a tensor, by trying it."""
+    x = torch.tensor([0.25, 1.75])
+    try:
+        with torch.random.fork_rng(devices=[]):  # a configuration draws no random numbers
+            y = rounding(x)
+    except Exception as error:  # whatever a foreign function makes of a tensor
+        y = error
+    if not isinstance(y, Tensor) or (y.shape, y.dtype) != (x.shape, x.dtype):
+        name = getattr(rounding, "__name__", rounding)
+        raise ValueError(
+            f"rounding must give a tensor for a tensor, of its shape and dtype; {name} gave {y!r}"
+        )

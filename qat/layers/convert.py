@@ -46,21 +46,19 @@ def quantize(model: nn.Module, config: Quantization, example: Tensor | tuple[Any
 
     Raises:
         ValueError: the model is quantized already, is lazy, or has nothing to quantize, the example holds
-            fewer than 2 samples or does not run through the model, a pattern in `config.layers` matches no
-            layer, or one asks for a float input of a layer that shares a quantized activation with others.
+            no batch of 2 samples or does not run through the model, inference mode is on, a pattern in
+            `config.layers` matches no layer, or one asks for a float input of a layer that shares a quantized
+            activation with others.
 
     Warns:
-        UserWarning: a convolution or linear layer stays float, because it did not run as a plain one.
+        UserWarning: a convolution or linear layer stays float, because it did not run as a plain one; or the
+            example is negative somewhere although `input_signed` is False.
     """
     if any(isinstance(module, Quantizer) for module in model.modules()):
         raise ValueError("the model is quantized already; quantize a fresh float model instead")
     refuse_lazy(model)
     args = example if isinstance(example, tuple) else (example,)
-    samples = len(args[0]) if args and isinstance(args[0], Tensor) and args[0].dim() else 0
-    if samples < 2:
-        raise ValueError(
-            f"example must start with a batch of at least 2 samples, got {samples}: BatchNorm needs two"
-        )
+    _check_example(args, config)
     plain = Trace(lambda m: type(m) in QUANT_LAYERS, lambda m: type(m) in QUANT_ACTIVATIONS)
     seen = trace(model, args, config.input_signed, training=True, seen=plain)
     if not seen.readers:
@@ -74,6 +72,24 @@ def quantize(model: nn.Module, config: Quantization, example: Tensor | tuple[Any
     for site in readers:
         _quantize_layer(model.get_submodule(site.name), site, seen.readers[site.name].samples)
     return model
+
+
+def _check_example(args: tuple[Any, ...], config: Quantization) -> None:
+    if torch.is_inference_mode_enabled():
+        raise ValueError("quantize cannot run in inference mode, whose tensors do not train; leave it first")
+    if not args or not isinstance(args[0], Tensor):
+        got = type(args[0]).__name__ if args else "nothing"
+        raise ValueError(f"example must be a tensor, or a tuple that starts with one; got {got}")
+    samples = len(args[0]) if args[0].dim() else 0
+    if samples < 2:
+        raise ValueError(
+            f"example must start with a batch of at least 2 samples, got {samples}: BatchNorm needs two"
+        )
+    if not config.input_signed and any(isinstance(x, Tensor) and (x < 0).any() for x in args):
+        warnings.warn(
+            "the example holds negative values, which input_signed=False clips to 0; set it to True",
+            stacklevel=3,
+        )
 
 
 def _warn_of_float_layers(model: nn.Module, seen: Trace) -> None:

@@ -117,6 +117,18 @@ def test_several_widths(images: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     assert "## What the layers cost at 1 bit" in (tmp_path / "report.md").read_text()
 
 
+def test_a_run_that_diverges_is_said_in_one_line(
+    images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as leaving:
+        main([*SMALL, "--data_root", str(images), "--learning_rate", "1e30", "--out", str(tmp_path)])
+    err = capsys.readouterr().err
+    assert leaving.value.code == 2
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert not (tmp_path / "ste-seed0" / "result.json").exists()
+
+
 def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(
     images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

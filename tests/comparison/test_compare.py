@@ -36,7 +36,9 @@ def finished(images: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_run_leaves_its_result(finished: Path) -> None:
     for setup in USUAL:
         result = read(finished, f"{setup}-seed0")
-        assert result.keys() - {"difference"} == RESULT_KEYS | ({"summary"} if setup != "float" else set())
+        assert result.keys() - {"difference"} == RESULT_KEYS | (
+            {"summary", "health"} if setup != "float" else set()
+        )
         assert (result["schema"], result["setup"], result["seed"]) == (1, setup, 0)
         assert [epoch["epoch"] for epoch in result["epochs"]] == [0, 1]
         assert 0 <= result["test"]["accuracy"] <= 1

@@ -1,6 +1,9 @@
 """The configuration: what it refuses, and overrides by layer."""
 
+import math
+
 import pytest
+import torch
 
 from qat.gradients import round_ste, round_zero
 from qat.layers import Quantization
@@ -33,7 +36,7 @@ def test_flags(argument: str) -> None:
 def test_rounding_by_name_or_as_a_function() -> None:
     assert Quantization().rounding_function is round_ste
     assert Quantization(rounding="zero").rounding_function is round_zero
-    assert Quantization(rounding=abs).rounding_function is abs
+    assert Quantization(rounding=torch.floor).rounding_function is torch.floor
     with pytest.raises(ValueError, match="unknown rounding 'stee'; nearest: ste"):
         Quantization(rounding="stee")
 
@@ -125,3 +128,26 @@ def test_what_concerns_weights_alone_is_not_an_activations_own() -> None:
             Quantization(layers={"act": {key: value}}).resolve(["conv"], ["act"])
     for key, value in {"activation_scale": "pact", "power_of_two": True, "asymmetric": True}.items():
         assert "act" in Quantization(layers={"act": {key: value}}).resolve(["conv"], ["act"])
+
+
+@pytest.mark.parametrize(
+    "rounding", [len, print, math.floor, lambda x: None, lambda x: x.sum(), lambda x: x.int()]
+)
+def test_a_rounding_that_is_none(rounding: object) -> None:
+    with pytest.raises(
+        ValueError, match=r"rounding must give a tensor for a tensor, of its shape and dtype; .* gave "
+    ):
+        Quantization(rounding=rounding)
+
+
+@pytest.mark.parametrize("layers", [None, [1], {3: {"weight_bits": 2}}])
+def test_layers_that_are_no_mapping(layers: object) -> None:
+    with pytest.raises(ValueError, match="layers must map globs to overrides"):
+        Quantization(layers=layers)
+
+
+def test_a_configuration_draws_no_random_numbers() -> None:
+    torch.manual_seed(0)
+    state = torch.get_rng_state()
+    Quantization(rounding="stochastic")
+    assert torch.equal(torch.get_rng_state(), state)

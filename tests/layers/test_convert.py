@@ -252,7 +252,9 @@ def test_several_arguments() -> None:
     [
         (nn.Sequential(nn.ReLU()), torch.rand(2, 4), "ran no nn.Conv2d or nn.Linear"),
         (nn.Linear(4, 2), torch.rand(1, 4), "example must start with a batch of at least 2 samples, got"),
-        (nn.Linear(4, 2), (), "example must start with a batch of at least 2 samples, got"),
+        (nn.Linear(4, 2), (), "example must be a tensor, or a tuple that starts with one; got nothing"),
+        (nn.Linear(4, 2), [torch.rand(2, 4)], "starts with one; got list"),
+        (nn.Linear(4, 2), torch.rand(2, 4).numpy(), "starts with one; got ndarray"),
     ],
 )
 def test_refused(model: nn.Module, example: object, message: str) -> None:
@@ -517,3 +519,16 @@ def test_a_layer_that_runs_twice_starts_from_both_inputs() -> None:
     model = quantize(Twice(), Quantization(), x)
     assert grid(model.conv.input_quantizer) == (8, True)
     assert model.conv.input_quantizer.scale.value.item() == (5 * x.max() / 127).item()
+
+
+def test_negative_inputs_are_warned_of_where_they_would_be_clipped() -> None:
+    with pytest.warns(UserWarning, match="negative values, which input_signed=False clips to 0"):
+        quantize(nn.Linear(4, 2), Quantization(), torch.randn(8, 4))
+    quantize(nn.Linear(4, 2), Quantization(input_signed=True), torch.randn(8, 4))
+
+
+def test_inference_mode_is_refused() -> None:
+    model = nn.Linear(4, 2)
+    with torch.inference_mode(), pytest.raises(ValueError, match="cannot run in inference mode"):
+        quantize(model, Quantization(), torch.rand(2, 4))
+    assert type(model) is nn.Linear

@@ -5,6 +5,7 @@ import math
 from qat.comparison.report.results import Result, Runs, by_setup
 from qat.comparison.report.settings import ABSENT
 from qat.comparison.report.spread import Spread, listing, short
+from qat.training.health import LIMITS as REMEDIES
 
 BAD = "! "  # what a marked cell begins with
 # Shares above which a layer is marked. Weights are meant to stand still at the end, but not all of them.
@@ -39,13 +40,18 @@ def health_reading(results: list[Result]) -> str:
     if not marked:
         return "No layer is marked."
     setups = dict.fromkeys(row[0].strip("`") for row in marked)
-    return f"{len(marked)} of {len(rows)} rows are marked, of {listing(setups)}."
+    kinds = {name: column for column, name in enumerate(REMEDIES, 2)}
+    ill = [name for name, column in kinds.items() if any(row[column].startswith(BAD) for row in rows)]
+    advice = "".join(f" Where it is `{name}`, try {REMEDIES[name].remedy}." for name in ill)
+    return f"{len(marked)} of {len(rows)} rows are marked, of {listing(setups)}.{advice}"
 
 
 def _last(runs: Runs, layer: str, name: str) -> list[float]:
     """The value of each seed after its last epoch, where it has one; NaN is an epoch that trained float."""
     series = [(run.get("health") or {}).get(layer, {}).get(name, []) for run in runs]
-    return [values[-1] for values in series if values and math.isfinite(values[-1])]
+    return [
+        values[-1] for values in series if values and values[-1] is not None and math.isfinite(values[-1])
+    ]
 
 
 def _fraction(values: list[float], limit: float) -> str:

@@ -54,11 +54,17 @@ def test_health_marks_what_is_ill_and_nothing_else(result_of):
     assert [plain(cell) for cell in health_rows(runs)[0][2:]] == [
         *("! 11.0 %", "! 100.0 %", "! 21.0 %", "! 0", "0.250"),
     ]
-    assert health_reading(runs) == "1 of 1 rows are marked, of `ste`."
+    reading = health_reading(runs)
+    assert reading.startswith("1 of 1 rows are marked, of `ste`. Where it is `clipped`, try activation_scale")
+    assert reading.count("try ") == 3
+    runs[1]["health"]["fc"] |= {"clipped": [0.0], "unchanged": [0.5]}
+    assert health_reading(runs).count("try ") == 1
 
 
 def test_health_of_what_was_not_watched(result_of):
-    run = result_of("ste") | {"health": {"fc": {"clipped": [0.1, math.nan], "unchanged": []}}}
+    run = result_of("ste") | {
+        "health": {"fc": {"clipped": [0.1, math.nan], "unchanged": [], "oscillating": [None]}}
+    }
     assert health_rows([run, result_of("zero")]) == [["`ste`", "`fc`", "-", "-", "-", "-", "-"]]
 
 
