@@ -162,7 +162,12 @@ class Classifier(LightningModule):
             step = f"epoch {self.current_epoch}, batch {batch_idx}"
             where = first_not_finite(self.model, images)
             raise FloatingPointError(f"the loss is {loss.item()} in {step}: {where}")
-        kwargs: dict[str, Any] = {"on_step": False, "on_epoch": True, "batch_size": len(labels)}
+        kwargs: dict[str, Any] = {
+            "on_epoch": True,
+            "on_step": False,
+            "sync_dist": True,
+            "batch_size": len(labels),
+        }
         self.log("train_loss", loss, prog_bar=True, **kwargs)
         if len(terms) > 1:
             self.log_dict({f"train_{name}": value for name, value in terms.items()}, **kwargs)

@@ -59,6 +59,9 @@ def test_health_marks_what_is_ill_and_nothing_else(result_of):
     assert reading.count("try ") == 3
     runs[1]["health"]["fc"] |= {"clipped": [0.0], "unchanged": [0.5]}
     assert health_reading(runs).count("try ") == 1
+    for bits, mark in ((4, "! 21.0 %"), (8, "21.0 %")):
+        runs[1]["summary"] = {"rows": [{"name": "fc", "weight_bits": bits}]}
+        assert plain(health_rows(runs)[0][4]) == mark
 
 
 def test_health_of_what_was_not_watched(result_of):
