@@ -1,7 +1,6 @@
 """Run the setups of a comparison one after another; what is finished is kept."""
 
 import json
-import logging
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -133,9 +132,8 @@ def _train(run: Run, settings: Settings, advance: Callback) -> float:
     seed_everything(run.seed, verbose=False)
     classifier = settings.at(run.bits).classifier(SETUPS[run.setup], run.seed)
     data = ImageData(settings.data, settings.data_root, settings.batch_size, seed=run.seed)
-    recorder, health = Recorder(), Health()
     # The report says how the layers fare; under the true gradient every one of them would be warned of.
-    logging.getLogger(Health.__module__).setLevel(logging.ERROR)
+    recorder, health = Recorder(), Health(warns=False)
     trainer = Trainer(
         accelerator="cuda" if torch.cuda.is_available() else "cpu",
         devices=1,

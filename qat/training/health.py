@@ -61,6 +61,7 @@ class Health(Callback):
 
     Args:
         every: batches from look to look, >= 1; an odd number sees codes that change with every batch.
+        warns: whether warnings are logged; without them the findings are there all the same.
 
     Raises:
         ValueError: `every` is below 1.
@@ -72,10 +73,10 @@ class Health(Callback):
     section 2.
     """
 
-    def __init__(self, every: int = 7) -> None:
+    def __init__(self, every: int = 7, warns: bool = True) -> None:
         if every < 1:
             raise ValueError(f"every must be at least 1 batch, got {every}")
-        self.every = every
+        self.every, self.warns = every, warns
         self.layers: dict[str, dict[str, list[float | None]]] = {}
         self._activations: dict[str, Activation] = {}
         self._weights: dict[str, Weight] = {}
@@ -169,7 +170,7 @@ class Health(Callback):
                 bad = {n: share for n, share in bad.items() if n not in self._weights or self._coarse(n)}
             new = [name for name in bad if (name, what) not in self._named]
             self._named |= {(name, what) for name in new}
-            if new:
+            if new and self.warns:
                 share, remedy = max(bad[name] for name in new), limit.remedy
                 if what == "unchanged" and all(_stands(self._weights[name].quantizer) for name in new):
                     remedy = "rounding ste: that of zero passes no gradient"

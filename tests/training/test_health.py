@@ -211,3 +211,11 @@ def test_a_failed_step_leaves_no_hooks() -> None:
     with pytest.raises(TypeError, match="logits"):  # called with names that it does not know
         trainer.fit(model, loader(), loader(8))
     assert [module for module in model.modules() if module._forward_hooks] == []
+
+
+def test_it_can_be_told_to_keep_quiet(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "qat"):
+        Health(warns=False)._warn({"a": {"clipped": 0.9}})
+        assert caplog.records == []
+        Health()._warn({"a": {"clipped": 0.9}})
+    assert len(caplog.records) == 1
