@@ -42,7 +42,7 @@ def fold_batchnorm(model: nn.Module, example: Tensor | tuple[Any, ...]) -> Foldi
     and its keys vanish. What reads what is seen while the example runs once, in eval mode.
 
     A BatchNorm folds where its layer is a plain one of torch's, ran once, gives its output to nothing else
-    and shares its weight with no other layer.
+    and shares its weight or bias with no other layer.
 
     Args:
         model: a float model; fold before `quantize`.
@@ -121,7 +121,8 @@ def _find_layer(model: nn.Module, reads: _Reads, name: str, norm: nn.Module) -> 
     if run is None:
         return "", "it does not read the output of a plain convolution or linear layer"
     layer = model.get_submodule(run.layer)
-    users = [n for n, m in model.named_modules() for p in m._parameters.values() if p is layer.weight]
+    own = [p for p in (layer.weight, layer.bias) if p is not None]
+    users = [n for n, m in model.named_modules() if any(p is q for p in m._parameters.values() for q in own)]
     if type(norm) not in BATCH_NORMS:
         return "", f"it is a {type(norm).__name__}, not one of torch's own"
     if norm.running_mean is None:
@@ -132,7 +133,10 @@ def _find_layer(model: nn.Module, reads: _Reads, name: str, norm: nn.Module) -> 
         others = ", ".join(sorted(reader or "the model itself" for reader in run.readers - {name}))
         return "", f"the output of {run.layer} is also read by {others}"
     if len(users) != 1:
-        return "", f"{run.layer} shares its weight with {', '.join(n for n in users if n != run.layer)}"
+        return (
+            "",
+            f"{run.layer} shares its weight or bias with {', '.join(n for n in users if n != run.layer)}",
+        )
     if run.output.dim() != FOLDABLE[type(layer)]:
         return "", f"its channels are not those of {run.layer}"
     if layer._forward_hooks or layer._forward_pre_hooks or norm._forward_hooks or norm._forward_pre_hooks:

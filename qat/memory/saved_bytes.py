@@ -52,6 +52,8 @@ def saved_bytes(model: nn.Module, batch: Tensor | tuple[Any, ...]) -> SavedBytes
         batch if isinstance(batch, tuple) else (batch,),
     )
     buffers = copy_buffers(model)
+    # A learned scale is set by the first batch, in a parameter.
+    parameters = [(p, p.detach().clone()) for p in model.parameters()]
     known = {_address(x) for x in [*model.parameters(), *model.buffers(), *buffers.values()]}
     saved: list[tuple[str, ref[_Kept]]] = []
     running = [""]
@@ -69,6 +71,9 @@ def saved_bytes(model: nn.Module, batch: Tensor | tuple[Any, ...]) -> SavedBytes
         saved_tensors_hooks(pack, lambda kept: kept.tensor),
     ):
         output = call_on(model, buffers, args)
+    for parameter, before in parameters:
+        if not torch.equal(parameter, before):
+            parameter.data.copy_(before)
     alive: dict[int, tuple[str, Tensor]] = {}
     for name, kept in saved:
         held = kept()

@@ -17,7 +17,7 @@ class LearnedScale(Scale):
     scale, before `value` gets it: the sum of `g (code - v r'(v))` where `low <= v <= high`, v = x / scale, of
     `g code` elsewhere, times `1 / sqrt(n high)`; r' is the rounding's chosen derivative and n the number of
     elements that share one scale, the batch included. Gradient of x: `g r'(v)` where `low <= v <= high`,
-    else 0. Second derivative: refused. While frozen the gradient of `value` is 0.
+    else 0. Second derivative: refused. While frozen `value` gets none.
 
     The first batch observed sets `value` to `2 mean |x| / sqrt(high)`; from then on the optimizer moves it.
     Across ranks the largest start counts.
@@ -59,11 +59,11 @@ class LearnedScale(Scale):
     def observe(self, x: Tensor) -> None:
         """Set the scale by the first batch; count the later ones."""
         new = largest_of_ranks(self.measure(x))
-        usable = (new > 0) & ~self.frozen
+        usable = (new > SMALLEST) & ~self.frozen  # all zero: a later batch will say more
         # Through .data, for the version must not change: the second pass of a checkpointed block writes the
         # value that is there, while the backward waits for the parameter of another pass.
         self.value.data.copy_(torch.where(usable & (self.batches == 0), new, self.value))
-        self.batches.add_(usable.all())
+        self.batches.add_(usable.any())
 
     def forward(self, x: Tensor) -> Tensor:
         """The scale for `x`. Shape: any -> the scale's."""

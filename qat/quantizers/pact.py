@@ -28,7 +28,7 @@ class PactScale(Scale):
 
     Forward: x is clipped to `[0, |clip|]`, the scale is `|clip| / high`. Gradient of the clip: the sum of `g`
     where `x >= clip`, without the error of the rounding, which a learned scale counts; of x: `g` where
-    `0 <= x < clip`, times the rounding's factor, else 0. While frozen the gradient of the clip is 0.
+    `0 <= x < clip`, times the rounding's factor, else 0. While frozen the clip gets no gradient.
 
     The first batch observed sets the clip to its maximum (the paper starts from a constant, 10); across ranks
     the largest counts. The paper adds weight decay on the clip; that is the optimizer's to do.
@@ -71,7 +71,7 @@ class PactScale(Scale):
     def observe(self, x: Tensor) -> None:
         """Set the clip by the first batch; count the later ones."""
         new = largest_of_ranks(self.measure(x))
-        usable = (new > 0) & ~self.frozen
+        usable = (new > SMALLEST * self.high) & ~self.frozen  # all zero: a later batch will say more
         # Through .data, as in `LearnedScale`.
         self.clip.data.copy_(torch.where(usable & (self.batches == 0), new, self.clip))
         self.batches.add_(usable)

@@ -82,7 +82,10 @@ class Quantizer(nn.Module):
     @torch.no_grad()
     def codes(self, x: Tensor) -> Tensor:
         """The integers, with the scale as it is now; nothing moves. Shape: any -> the same, int32."""
+        training = self.training
+        self.eval()  # a weight's scale is that of the weight now, not of the last batch
         steps, _, zero_point = self._steps(x)
+        self.train(training)
         return (steps if zero_point is None else steps + zero_point).int()
 
     def _steps(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:

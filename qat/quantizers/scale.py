@@ -61,10 +61,22 @@ class Scale(nn.Module):
     def freeze(self) -> None:
         """From now on the scale stays as it is; a weight's scale no longer follows the weight."""
         self.frozen.fill_(True)
+        self._let_learn(False)
 
     def unfreeze(self) -> None:
         """Undo `freeze`."""
         self.frozen.fill_(False)
+        self._let_learn(True)
+
+    def _let_learn(self, learns: bool) -> None:
+        # A gradient of zero is not enough: momentum would move a parameter on. Without one it is skipped.
+        for parameter in self.parameters():
+            parameter.requires_grad_(learns)
+            parameter.grad = parameter.grad if learns else None
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        self._let_learn(not self.frozen)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
         def float32_stays(tensor: Tensor) -> Tensor:

@@ -58,6 +58,7 @@ def check_resumable(
     path: str | Path,
     optimizer: str,
     quantization: dict[str, Any],
+    phases: dict[str, Any],
     max_epochs: int | None,
 ) -> None:
     """Ask whether a run can go on from here, and has anything left to do.
@@ -82,6 +83,10 @@ def check_resumable(
                 f"model.quantization.{key} must be {theirs}, that of ckpt_path {path}, to go on; "
                 f"got {quantization[key]}"
             )
+    for key, value in phases.items():  # the state is that of a phase, which another plan would not leave
+        theirs = ckpt["hyper_parameters"].get(key, value)
+        if theirs != value:
+            raise ValueError(f"model.{key} must be {theirs}, that of ckpt_path {path}, to go on; got {value}")
     done = ckpt["epoch"] + 1
     if max_epochs is not None and 0 <= max_epochs <= done:
         raise ValueError(

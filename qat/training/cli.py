@@ -26,6 +26,7 @@ from qat.training.quiet import quiet
 
 DESCRIPTION = "Train and test a small CNN with quantization. Details of a subcommand: fit --help."
 USAGE = "%(prog)s [--config FILE] [--model.OPTION VALUE] [--data.OPTION VALUE] [--trainer.OPTION VALUE] ..."
+PHASES = ("float_epochs", "freeze_epoch", "freeze_batchnorm_epoch")
 POSITIVE = ("limit_train_batches", "accumulate_grad_batches", "check_val_every_n_epoch", "max_steps")
 BAD_INPUT = (ValueError, OSError, pickle.UnpicklingError, MisconfigurationException)
 
@@ -147,7 +148,8 @@ class TrainCLI(LightningCLI):
             self.model.on_load_checkpoint(ckpt)
             if self.subcommand == "fit":
                 own = (self.model.hparams["optimizer"], self.model.hparams["quantization"])
-                check_resumable(ckpt, ckpt_path, *own, self.trainer.max_epochs)
+                phases = {key: self.model.hparams[key] for key in PHASES}
+                check_resumable(ckpt, ckpt_path, *own, phases, self.trainer.max_epochs)
         if self.subcommand == "fit":
             self.model.load_teacher()
             if ckpt_path is None:

@@ -1,9 +1,12 @@
 """When a run is float, quantized, and frozen: decided by the number of the epoch alone."""
 
-from lightning import Callback, LightningModule, Trainer
-from torch import nn
+from typing import cast
 
-from qat.quantizers import Quantizer, Scale
+from lightning import Callback, LightningModule, Trainer
+from torch import Tensor, nn
+
+from qat.layers import QuantLayer
+from qat.quantizers import Quantizer
 
 
 class Phases(Callback):
@@ -83,10 +86,8 @@ def is_quantized(model: nn.Module) -> bool:
 
 def _freeze_ranges(model: nn.Module, frozen: bool) -> None:
     for module in model.modules():
+        if frozen and isinstance(module, QuantLayer) and isinstance(module.weight_quantizer, Quantizer):
+            # The weight's scale was measured before the last step: it is frozen at what it is now.
+            module.weight_quantizer.observe(cast(Tensor, module.weight))
         if isinstance(module, Quantizer):
             module.freeze() if frozen else module.unfreeze()
-        if isinstance(module, Scale):
-            for parameter in module.parameters():
-                # A gradient of zero is not enough: momentum would move it on. Without one it is skipped.
-                parameter.requires_grad_(not frozen)
-                parameter.grad = None if frozen else parameter.grad

@@ -118,7 +118,7 @@ KEPT = {
     "returned": "the output of conv is also read by the model's caller",
     "twice": "conv runs more than once",
     "norm_twice": "it ran 2 times on the example",
-    "shared": "conv shares its weight with other",
+    "shared": "conv shares its weight or bias with other",
     "sequence": "its channels are not those of fc",
     "statistics": "it keeps no running statistics",
     "hook": "it or conv has hooks, which may change what passes",

@@ -88,3 +88,11 @@ def test_it_leaves_no_trace() -> None:
     with torch.no_grad():
         again = saved_bytes(model, torch.rand(4, 1, 28, 28))
     assert again == first
+
+
+def test_learned_scales_are_left_alone_before_the_first_batch() -> None:
+    config = Quantization(weight_scale="learned", activation_scale="learned")
+    model = quantize(SmallCNN(), config, torch.zeros(2, 1, 28, 28))
+    before = copy.deepcopy(model.state_dict())
+    saved_bytes(model, torch.rand(4, 1, 28, 28))
+    assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())

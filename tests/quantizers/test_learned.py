@@ -148,3 +148,34 @@ def test_a_power_of_two_passes_the_gradient_to_the_scale_within() -> None:
     assert torch.equal(of_x, expected[0])
     assert torch.equal(of_value, expected[1])
     assert rounded(V).tolist() == [-8, -3, 0, 7, 7]
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.AdamW])
+def test_a_frozen_scale_stays_under_any_optimizer_also_after_a_reload(optimizer: type) -> None:
+    quantizer = Quantizer(IntGrid(4), LearnedScale(7))
+    kwargs = {"momentum": 0.9} if optimizer is torch.optim.SGD else {}
+    steps = optimizer(quantizer.parameters(), lr=0.01, **kwargs)
+
+    def step() -> float:
+        steps.zero_grad()
+        quantizer(torch.randn(50).requires_grad_()).square().sum().backward()
+        steps.step()
+        return quantizer.scale.value.item()
+
+    assert step() != step()
+    quantizer.freeze()
+    assert step() == step()
+    again = Quantizer(IntGrid(4), LearnedScale(7))
+    again.load_state_dict(quantizer.state_dict())
+    assert not again.scale.value.requires_grad
+    quantizer.unfreeze()
+    assert step() != step()
+
+
+def test_a_first_batch_of_zeros_does_not_set_the_scale() -> None:
+    quantizer = Quantizer(IntGrid(4), LearnedScale(7))
+    quantizer(torch.zeros(8))
+    assert quantizer.scale.batches.item() == 0
+    x = torch.rand(8)
+    quantizer(x)
+    assert quantizer.scale.value.item() == quantizer.scale.measure(x).item()

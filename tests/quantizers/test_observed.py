@@ -132,3 +132,12 @@ def test_a_weight_that_is_not_finite_keeps_the_stored_scale(mode: bool) -> None:
 def test_unknown_observer() -> None:
     with pytest.raises(ValueError, match="unknown observer 'mx'; nearest: max"):
         ObservedScale(7, "mx")
+
+
+def test_codes_are_those_of_the_weight_as_it_is_now_in_training_too() -> None:
+    quantizer = Quantizer(IntGrid(4), ObservedScale(7, "max", (2, 1), axis=0))
+    weight = torch.rand(2, 5)
+    quantizer(weight)
+    assert torch.equal(quantizer.codes(2 * weight), quantizer.codes(weight))
+    assert quantizer.training
+    assert quantizer.scale.training
