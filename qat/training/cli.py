@@ -13,9 +13,11 @@ from lightning import Trainer
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
+from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.trainer.states import TrainerStatus
 
 from qat.data import ImageData, data_shape
+from qat.quantizers import Scale
 from qat.training.ckpt import check_fits, check_resumable, read_ckpt
 from qat.training.classifier import Classifier
 from qat.training.health import Health
@@ -151,11 +153,24 @@ class TrainCLI(LightningCLI):
                 phases = {key: self.model.hparams[key] for key in PHASES}
                 check_resumable(ckpt, ckpt_path, *own, phases, self.trainer.max_epochs)
         if self.subcommand == "fit":
+            self._check_devices()
             self.model.load_teacher()
             if ckpt_path is None:
                 self.model.load_start()
         self.datamodule.prepare_data()
         self.datamodule.setup(self.subcommand)
+
+    def _check_devices(self) -> None:
+        """Refuse phases of learned scales where processes wait for every gradient: some phases have none."""
+        strategy = self.trainer.strategy
+        waits = isinstance(strategy, DDPStrategy) and not strategy._ddp_kwargs.get("find_unused_parameters")
+        phases = any(self.model.hparams[key] not in (0, None) for key in ("float_epochs", "freeze_epoch"))
+        scales = (module for module in self.model.modules() if isinstance(module, Scale))
+        if waits and phases and any(True for scale in scales for _ in scale.parameters()):
+            raise ValueError(
+                "float_epochs and freeze_epoch with learned scales on several devices need "
+                "--trainer.strategy ddp_find_unused_parameters_true"
+            )
 
     def fit(self, **kwargs: Any) -> None:
         self.run = partial(self.trainer.fit, **kwargs, weights_only=True)

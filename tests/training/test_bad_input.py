@@ -51,6 +51,13 @@ CASES = {
     "no_steps": (["--trainer.max_steps", "0"], ["trainer.max_steps", "above 0", "got 0"]),
     "no_folder": (["--trainer.default_root_dir", ""], ["trainer.default_root_dir", "must name a folder"]),
     "gpu": (["--trainer.accelerator", "tpu"], ["trainer: ", "--trainer.accelerator cpu"]),
+    "phases_and_devices": (
+        [
+            *("--trainer.devices", "2", "--model.float_epochs", "1"),
+            *("--model.quantization.weight_scale", "learned"),
+        ],
+        ["float_epochs", "learned scales on several devices", "ddp_find_unused_parameters_true"],
+    ),
     "no_width": (["--model.options.width", "0"], ["width must be at least 1", "got 0"]),
     "no_teacher": (["--model.teacher", "no.ckpt"], ["teacher must be a .ckpt file", "no.ckpt"]),
     "no_start": (["--model.start", "no.ckpt"], ["start must be a .ckpt file", "no.ckpt"]),
