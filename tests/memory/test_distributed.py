@@ -1,5 +1,6 @@
 """Two processes: ranks agree on scales, and a checkpointed run is still the plain one."""
 
+import os
 from pathlib import Path
 
 import torch
@@ -29,7 +30,9 @@ def _train(rank: int, folder: str) -> None:
             parallel(torch.rand(4, 1, 28, 28) * (rank + 1) * 3**step).square().mean().backward()
             optimizer.step()
         torch.save(model.state_dict(), f"{folder}/{checkpointed}-{rank}.pt")
-    distributed.destroy_process_group()
+    distributed.barrier()
+    # Gloo's threads now and then abort a process that winds down; what is tested is in the files.
+    os._exit(0)
 
 
 def test_ranks_agree_and_checkpointed_equals_plain(tmp_path: Path) -> None:
