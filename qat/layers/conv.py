@@ -53,7 +53,7 @@ class QuantConvTranspose2d(QuantLayer, nn.ConvTranspose2d):
             self.weight_quantizer(self.weight),
             self.bias,
             self.stride,
-            self.padding,  # type: ignore[arg-type]
+            self.padding,  # type: ignore[arg-type] # as above
             padding,
             self.groups,
             self.dilation,
