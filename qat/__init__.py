@@ -1,10 +1,10 @@
-"""Quantization-aware training of small CNNs: gradients chosen by name, bits by YAML, blocks checkpointed."""
+"""Quantization-aware training of small CNNs: gradients chosen by name, bits by YAML, memory by the bit."""
 
 from importlib.metadata import version
 
 from qat.layers import Quantization, quantize
 from qat.losses import HuberLoss, huber_loss
-from qat.memory import Checkpointed, checkpoint_blocks, saved_bytes
+from qat.memory import Checkpointed, checkpoint_blocks, packed_activations, saved_bytes
 
 __version__ = version("qat")
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "Quantization",
     "checkpoint_blocks",
     "huber_loss",
+    "packed_activations",
     "quantize",
     "saved_bytes",
 ]

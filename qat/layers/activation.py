@@ -4,6 +4,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from qat.quantizers import Quantizer
+
 
 class QuantActivation(nn.Module):
     """`quantizer(activation(x))`: abstract, comes before torch's activation in the bases of a quantized one.
@@ -26,7 +28,15 @@ class QuantActivation(nn.Module):
 
 
 class QuantReLU(QuantActivation, nn.ReLU):
-    """`quantizer(relu(x))`; the gradient is the quantizer's where x > 0, else 0."""
+    """`quantizer(relu(x))`; the gradient is the quantizer's where x > 0, else 0.
+
+    Unless it works in place, a `Quantizer` does both and keeps nothing of the ReLU.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        if self.inplace or not isinstance(self.quantizer, Quantizer):
+            return super().forward(input)
+        return self.quantizer(input, relu=True)
 
 
 class QuantReLU6(QuantActivation, nn.ReLU6):

@@ -7,23 +7,10 @@ from typing import Any
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-# Functions by name, module or functional form alike. What is not listed gives signed values off the grid.
-KEEP_GRID = {
-    *("max_pool1d", "max_pool2d", "max_pool3d"),
-    *("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d"),
-    *("flatten", "view", "view_as", "reshape", "unflatten", "squeeze", "unsqueeze", "permute", "transpose"),
-    *(
-        "chunk",
-        "split",
-        "unbind",
-        "__getitem__",
-        "channel_shuffle",
-        "contiguous",
-        "clone",
-        "detach",
-        "expand",
-    ),
-}
+from qat.quantizers.keep_grid import keeps_grid
+
+# Functions by name, module or functional form alike. What is neither here nor keeps the grid gives
+# signed values off it.
 KEEP_SIGN = {
     *("avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d", "adaptive_avg_pool2d"),
     *("mean", "sum", "amax", "cat", "concat", "stack"),
@@ -67,7 +54,7 @@ def conclude(
     leaves = tree_leaves((args, kwargs))
     inputs = [known(x) for x in leaves if isinstance(x, Tensor)]
     upstream = frozenset[str]().union(*(fact.upstream for fact in inputs))
-    if name in KEEP_GRID or (name == "pad" and _pads_zeros(args, kwargs)):
+    if keeps_grid(name, args, kwargs):
         return replace(inputs[0], upstream=upstream)
     if name == "hardtanh":  # what nn.ReLU6 calls
         return Fact(unsigned=_argument(args, kwargs, 1, "min_val", -1.0) >= 0, upstream=upstream)
@@ -82,8 +69,3 @@ def _negative(x: Any) -> bool:
 
 def _argument(args: tuple[Any, ...], kwargs: dict[str, Any], place: int, name: str, default: Any) -> Any:
     return args[place] if len(args) > place else kwargs.get(name, default)
-
-
-def _pads_zeros(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    constant = _argument(args, kwargs, 2, "mode", "constant") == "constant"
-    return constant and not _argument(args, kwargs, 3, "value", None)

@@ -10,6 +10,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from torch.utils.checkpoint import checkpoint
 
 from qat.buffers import call_on, copy_buffers
+from qat.memory.packing import TwoPasses
 from qat.names import match_names
 
 
@@ -54,6 +55,7 @@ class Checkpointed(nn.Module):
         modes = {part: part.training for part in self.modules()}
         # One flat list: torch's checkpoint saves the tensors among its own arguments only.
         leaves, form = tree_flatten((args, kwargs))
+        packing = TwoPasses(leaves)
         runs = 0
 
         def run(*leaves: Any) -> Any:
@@ -61,10 +63,11 @@ class Checkpointed(nn.Module):
             runs += 1
             args, kwargs = tree_unflatten(leaves, form)
             if runs == 1:
-                return body(*args, **kwargs)
+                with packing.first():
+                    return body(*args, **kwargs)
             # Copies again: with retain_graph there may be a third run.
             again = {name: buffer.clone() for name, buffer in buffers.items()}
-            with _modes(modes):
+            with _modes(modes), packing.second(leaves):
                 return call_on(body, again, args, kwargs)
 
         versions = [x._version for x in leaves if isinstance(x, Tensor)]

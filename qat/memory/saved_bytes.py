@@ -1,7 +1,7 @@
 """Count what autograd keeps for the backward."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 from weakref import ref
@@ -12,6 +12,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._pytree import tree_map_only
 
 from qat.buffers import call_on, copy_buffers
+from qat.memory.packing import is_packing, packed_activations
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,9 @@ def saved_bytes(model: nn.Module, batch: Tensor | tuple[Any, ...]) -> SavedBytes
     """What the model saves for the backward of one batch in training mode.
 
     Counted are unique storages that the graph of the output holds, parameters and buffers excluded; a
-    checkpointed block counts with what it keeps until its backward. The model's state and mode and the random
-    generators are left as they were.
+    checkpointed block counts with what it keeps until its backward. Called inside `packed_activations` it
+    counts what is kept there: packed tensors at their packed size, without their scales. The model's state
+    and mode and the random generators are left as they were.
 
     Args:
         model: the model as it trains.
@@ -59,7 +61,8 @@ def saved_bytes(model: nn.Module, batch: Tensor | tuple[Any, ...]) -> SavedBytes
     running = [""]
 
     def pack(x: Tensor) -> _Kept:
-        kept = _Kept(x.detach())
+        # The very tensor where it can be: packing shares it as long as it lives.
+        kept = _Kept(x.detach() if x.requires_grad else x)
         saved.append((running[-1], ref(kept)))
         return kept
 
@@ -69,6 +72,8 @@ def saved_bytes(model: nn.Module, batch: Tensor | tuple[Any, ...]) -> SavedBytes
         torch.random.fork_rng(_devices(model)),
         torch.enable_grad(),
         saved_tensors_hooks(pack, lambda kept: kept.tensor),
+        # Only the innermost hooks are called; packing hands on to those around it.
+        packed_activations() if is_packing() else nullcontext(),
     ):
         output = call_on(model, buffers, args)
     for parameter, before in parameters:

@@ -9,10 +9,16 @@ from typing import Literal
 from torch import nn
 
 from qat.models.lenet import LeNet
-from qat.models.resnet import ResNet8
+from qat.models.resnet import ResNet8, ResNet20, ResNet56
 from qat.models.small_cnn import SmallCNN
 
-ModelName = Literal["lenet", "small_cnn", "resnet8"]
-MODELS: dict[str, type[nn.Module]] = {"lenet": LeNet, "small_cnn": SmallCNN, "resnet8": ResNet8}
+ModelName = Literal["lenet", "small_cnn", "resnet8", "resnet20", "resnet56"]
+MODELS: dict[str, type[nn.Module]] = {
+    "lenet": LeNet,
+    "small_cnn": SmallCNN,
+    "resnet8": ResNet8,
+    "resnet20": ResNet20,
+    "resnet56": ResNet56,
+}
 
-__all__ = ["MODELS", "LeNet", "ModelName", "ResNet8", "SmallCNN"]
+__all__ = ["MODELS", "LeNet", "ModelName", "ResNet8", "ResNet20", "ResNet56", "SmallCNN"]

@@ -1,4 +1,6 @@
-"""ResNet-8 of MLPerf Tiny (Banbury et al. 2021, image classification)."""
+"""Residual networks for CIFAR-10: ResNet-8 of MLPerf Tiny, ResNet-20 and ResNet-56 of the first paper."""
+
+from typing import ClassVar
 
 from torch import Tensor, nn
 
@@ -26,8 +28,8 @@ class ResidualBlock(nn.Module):
         return self.act2(self.bn2(self.conv2(y)) + self.shortcut(x))
 
 
-class ResNet8(nn.Module):
-    """A stem and three residual blocks of 16, 32 and 64 channels; 77,946 parameters at 3x32x32.
+class _ResNet(nn.Module):
+    """A stem and three stages of residual blocks with 16, 32 and 64 channels; abstract.
 
     Args:
         input_shape: `(C, H, W)` of one image.
@@ -36,17 +38,50 @@ class ResNet8(nn.Module):
     Shape: `(N, C, H, W)` -> `(N, classes)`.
     """
 
+    blocks_per_stage: ClassVar[int]
+
     def __init__(self, input_shape: tuple[int, int, int] = (3, 32, 32), classes: int = 10) -> None:
         super().__init__()
         self.stem = nn.Sequential(
             nn.Conv2d(input_shape[0], 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU()
         )
-        self.blocks = nn.Sequential(
-            ResidualBlock(16, 16, 1), ResidualBlock(16, 32, 2), ResidualBlock(32, 64, 2)
-        )
+        blocks: list[nn.Module] = []
+        for channels_in, channels, stride in [(16, 16, 1), (16, 32, 2), (32, 64, 2)]:
+            blocks.append(ResidualBlock(channels_in, channels, stride))
+            blocks += [ResidualBlock(channels, channels, 1) for _ in range(self.blocks_per_stage - 1)]
+        self.blocks = nn.Sequential(*blocks)
         self.pool = nn.AdaptiveAvgPool2d(1)
         self.flatten = nn.Flatten()
         self.fc = nn.Linear(64, classes)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.fc(self.flatten(self.pool(self.blocks(self.stem(x)))))
+
+
+class ResNet8(_ResNet):
+    """One block a stage; 77,946 parameters at 3x32x32. The arguments are `input_shape` and `classes`.
+
+    Source: Banbury et al. 2021, "MLPerf Tiny benchmark", image classification.
+    """
+
+    blocks_per_stage = 1
+
+
+class ResNet20(_ResNet):
+    """Three blocks a stage; 272,378 parameters at 3x32x32. The arguments are `input_shape` and `classes`.
+
+    Where a stage begins the shortcut is a 1x1 convolution; the paper's has no parameters.
+
+    Source: He et al. 2016, "Deep residual learning for image recognition", section 4.2.
+    """
+
+    blocks_per_stage = 3
+
+
+class ResNet56(_ResNet):
+    """Nine blocks a stage; 855,674 parameters at 3x32x32; see `ResNet20`.
+
+    Source: He et al. 2016, section 4.2.
+    """
+
+    blocks_per_stage = 9

@@ -51,6 +51,11 @@ class PowerOfTwo(Scale):
         self.passes_outside = inner.passes_outside
 
     @property
+    def plain(self) -> bool:
+        """That of the inner scale."""
+        return self.inner.plain
+
+    @property
     def value(self) -> Tensor:
         """The scale as it is stored, rounded, without a gradient. Raises where `inner` stores none."""
         stored = self.inner.value

@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from qat.gradients import Rounding, clamp, round_ste, round_stochastic
+from qat.quantizers import kernels
+from qat.quantizers.fused import FakeQuantize, FakeQuantizeLearned
 from qat.quantizers.grid import IntGrid
 from qat.quantizers.scale import Scale
 from qat.quantizers.units import Divide, Multiply
@@ -56,13 +58,21 @@ class Quantizer(nn.Module):
         self.active = True
         self.register_buffer("ends", torch.tensor([grid.bits, grid.low, grid.high]))
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Shape: any -> the same, values on the grid."""
+    def forward(self, x: Tensor, relu: bool = False) -> Tensor:
+        """Shape: any -> the same, values on the grid.
+
+        Args:
+            x: what is quantized.
+            relu: quantize `max(x, 0)`. Value and gradient are those of `quantizer(relu(x))`, but nothing is
+                kept of the ReLU where one Function does it all.
+        """
         if not self.active:
-            return x
+            return x.relu() if relu else x
         if self.training:
-            self.observe(x)
-        steps, scale, _ = self._steps(x)
+            self.observe(x.detach().relu() if relu else x)
+        if self._is_fused():
+            return self._fused(x, relu)
+        steps, scale, _ = self._steps(x.relu() if relu else x)
         value: Tensor = Multiply.apply(steps, scale)
         return value.to(x.dtype)
 
@@ -88,6 +98,22 @@ class Quantizer(nn.Module):
         self.train(training)
         return (steps if zero_point is None else steps + zero_point).int()
 
+    def _is_fused(self) -> bool:
+        """Whether one Function does it all: the rounding and the scale that are used most."""
+        return self._rounding() is round_ste and self.scale.plain and self.grid.step == 1
+
+    def _fused(self, x: Tensor, relu: bool) -> Tensor:
+        scale, high = self.scale(x), self.grid.high
+        low = max(self.grid.low, 0) if relu else self.grid.low
+        value: Tensor
+        if not torch.is_grad_enabled():
+            return kernels.value(x, scale, low, high)
+        if scale.requires_grad:
+            value = FakeQuantizeLearned.apply(x, scale, low, high, relu)
+        else:
+            value = FakeQuantize.apply(x, scale, low, high, self.scale.clamps_first, relu)
+        return value
+
     def _steps(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """The codes without the zero point, as floats; the scale; the zero point."""
         scale = self.scale(x)
@@ -96,7 +122,7 @@ class Quantizer(nn.Module):
         v = Divide.apply(x, scale)
         low, high, step = self.grid.low, self.grid.high, self.grid.step
         if zero_point is not None:
-            return clamp(self._round(v), low - zero_point, high - zero_point), scale, zero_point
+            return clamp(self._rounding()(v), low - zero_point, high - zero_point), scale, zero_point
         if step == 1:
             return self._on_grid(v, low, high), scale, None
         # {-1, +1}: the nearest odd number is 2 n + 1 with n = round((v - 1) / 2); powers of two stay exact.
@@ -105,16 +131,14 @@ class Quantizer(nn.Module):
     def _on_grid(self, v: Tensor, low: float, high: float) -> Tensor:
         if self.scale.passes_outside:
             limited: Tensor = _ClampForward.apply(v, low, high)
-            return self._round(limited)
+            return self._rounding()(limited)
         if self.scale.clamps_first:
-            return self._round(clamp(v, low, high))
-        return clamp(self._round(v), low, high)
+            return self._rounding()(clamp(v, low, high))
+        return clamp(self._rounding()(v), low, high)
 
-    def _round(self, v: Tensor) -> Tensor:
+    def _rounding(self) -> Rounding:
         # What is deployed is deterministic, so evaluation is too.
-        if self.rounding is round_stochastic and not self.training:
-            return round_ste(v)
-        return self.rounding(v)
+        return round_ste if self.rounding is round_stochastic and not self.training else self.rounding
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         stored = state_dict.get(prefix + "ends")

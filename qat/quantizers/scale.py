@@ -47,6 +47,13 @@ class Scale(nn.Module):
         """The scale for `x`, > 0. Shape: any -> the scale's."""
         raise NotImplementedError
 
+    @property
+    def plain(self) -> bool:
+        """Whether there is neither transform, zero point nor gradient outside: one Function does it all."""
+        kind = type(self)
+        overrides = kind.transform is not Scale.transform or kind.zero_point is not Scale.zero_point
+        return not overrides and not self.passes_outside
+
     def transform(self, x: Tensor, scale: Tensor) -> Tensor:
         """What is divided by the scale that `forward` gave: x, unless the method says otherwise.
 

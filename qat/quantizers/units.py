@@ -45,7 +45,7 @@ class Multiply(torch.autograd.Function):
     def forward(ctx: Any, code: Tensor, scale: Tensor) -> Tensor:
         if ctx.needs_input_grad[1]:
             ctx.save_for_backward(code, scale)
-        return code * scale
+        return code * scale + 0.0  # an integer has no -0.0
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor | None]:

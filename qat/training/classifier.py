@@ -30,8 +30,8 @@ class Classifier(LightningModule):
     float, quantized and checkpointed runs of one seed start from equal weights.
 
     Args:
-        name: which network: lenet, small_cnn, resnet8, or the import path of one's own, `my_module.MyNet`,
-            which takes `input_shape` and `classes`.
+        name: which network: lenet, small_cnn, resnet8, resnet20, resnet56, or the import path of one's own,
+            `my_module.MyNet`, which takes `input_shape` and `classes`.
         options: further arguments of the network, such as `width` or `dropout`.
         input_shape: `(C, H, W)` of one image.
         classes: number of classes, >= 2.

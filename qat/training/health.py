@@ -94,7 +94,10 @@ class Health(Callback):
             self._begin(_network(pl_module))
         self._rate = max([self._rate, *_rates(trainer)])
         if batch_idx % self.every == 0:
-            self._handles = [a.quantizer.register_forward_hook(a.look) for a in self._activations.values()]
+            self._handles = [
+                activation.quantizer.register_forward_hook(activation.look, with_kwargs=True)
+                for activation in self._activations.values()
+            ]
 
     def on_before_backward(self, trainer: Trainer, pl_module: LightningModule, loss: Tensor) -> None:
         self._unhook()  # a checkpointed block runs again in the backward

@@ -20,9 +20,13 @@ class Activation:
         self.scale = torch.zeros(())
 
     @torch.no_grad()
-    def look(self, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        """A forward hook of the quantizer."""
+    def look(
+        self, module: nn.Module, inputs: tuple[Tensor, ...], options: dict[str, bool], output: Tensor
+    ) -> None:
+        """A forward hook of the quantizer, with its arguments by name."""
         x, grid = inputs[0], self.quantizer.grid
+        if options.get("relu"):
+            x = x.relu()
         scale = self.quantizer.scale(x)
         zero_point = self.quantizer.scale.zero_point(scale)
         shift = 0.0 if zero_point is None else zero_point

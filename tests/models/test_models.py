@@ -6,7 +6,13 @@ from torch import nn
 
 from qat.models import MODELS, SmallCNN
 
-PARAMETERS = {"lenet": 61_706, "small_cnn": 61_050, "resnet8": 77_946}
+PARAMETERS = {
+    "lenet": 61_706,
+    "small_cnn": 61_050,
+    "resnet8": 77_946,
+    "resnet20": 272_378,
+    "resnet56": 855_674,
+}
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -28,7 +34,7 @@ def test_each_activation_module_runs_once(name: str) -> None:
     activations = [module for module in model.modules() if isinstance(module, nn.ReLU)]
     for module in activations:
         module.register_forward_hook(lambda module, *_: calls.append(module))
-    model(torch.rand(2, *((3, 32, 32) if name == "resnet8" else (1, 28, 28))))
+    model(torch.rand(2, *((3, 32, 32) if name.startswith("resnet") else (1, 28, 28))))
     assert sorted(map(id, calls)) == sorted(map(id, activations))
 
 

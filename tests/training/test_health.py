@@ -25,11 +25,11 @@ def fixed(grid: IntGrid, value: float = 1.0) -> Quantizer:
     return quantizer
 
 
-def clipped(quantizer: Quantizer, *batches: Tensor) -> float:
+def clipped(quantizer: Quantizer, *batches: Tensor, **options: bool) -> float:
     watch = Activation(quantizer)
-    quantizer.register_forward_hook(watch.look)
+    quantizer.register_forward_hook(watch.look, with_kwargs=True)
     for batch in batches:
-        quantizer(batch)
+        quantizer(batch, **options)
     return watch.shares()["clipped"].item()
 
 
@@ -50,6 +50,10 @@ def test_clipped_are_the_values_whose_code_is_beyond_the_grid() -> None:
     asymmetric = Quantizer(IntGrid(4, signed=False), range_)
     asymmetric.freeze()
     assert clipped(asymmetric, torch.tensor([-5.6, -5.4, 10.4, 10.6])) == 2 / 4
+
+
+def test_what_a_relu_takes_away_is_not_clipped() -> None:
+    assert clipped(fixed(IntGrid(4, signed=False)), torch.tensor([-9.0, -1.0, 3.0, 99.0]), relu=True) == 1 / 4
 
 
 @pytest.mark.parametrize(("grid", "ends"), [(IntGrid(4), (0.0, 1.0)), (IntGrid(1), (-1.0, 1.0))])

@@ -1,0 +1,138 @@
+"""Values on a grid as packed codes, and back to the identical floats."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from qat.quantizers import IntGrid
+
+CHUNK = 2**18  # elements at a time, so that what lies in between stays in the processor's cache
+
+
+def bits_stored(bits: int) -> int:
+    """The bits that a code of so many takes: 1, 2, 4, 8 or 16; three take four, five to seven take eight."""
+    return next(width for width in (1, 2, 4, 8, 16) if bits <= width)
+
+
+def pack_bits(index: Tensor, bits: int) -> Tensor:
+    """Small integers, several to a byte.
+
+    The tensor is cut into `8 / bits` equal parts that lie above each other: part i takes the bits from
+    `i bits` on. Neighbours would share a byte more naturally, but then every access has a stride.
+
+    Args:
+        index: uint8 `(n,)`, each below `2 ** bits`.
+        bits: 1, 2, 4 or 8.
+
+    Shape: `(n,)` -> uint8 `(ceil(n bits / 8),)`.
+    """
+    if bits == 8:
+        return index
+    length = -(-len(index) * bits // 8)
+    packed = index[:length].clone()
+    for part in range(1, 8 // bits):
+        above = index[part * length : (part + 1) * length]
+        packed[: len(above)] |= above << (part * bits)
+    return packed
+
+
+def unpack_bits(packed: Tensor, bits: int, count: int) -> Tensor:
+    """The inverse of `pack_bits`. Shape: uint8 `(ceil(count bits / 8),)` -> uint8 `(count,)`."""
+    if bits == 8:
+        return packed
+    length = len(packed)
+    index = packed.new_empty(8 // bits * length)
+    for part in range(8 // bits):
+        torch.bitwise_right_shift(packed, part * bits, out=index[part * length : (part + 1) * length])
+    return index.bitwise_and_(2**bits - 1)[:count]
+
+
+@dataclass(frozen=True)
+class Codes:
+    """What the codes of one tensor mean: `value = (index * step + low - zero_point) * scale`.
+
+    Args:
+        grid: its ends and the step between two codes.
+        scale: that the tensor was quantized with, float32 `()` or one that broadcasts against it.
+        zero_point: the code of 0.0; None: 0.
+    """
+
+    grid: IntGrid
+    scale: Tensor
+    zero_point: Tensor | None
+
+    @property
+    def bits(self) -> int:
+        """The bits that an element takes."""
+        return bits_stored(self.grid.bits)
+
+    def encode(self, x: Tensor) -> Tensor:
+        """Shape: values on the grid, dense -> packed codes, uint8 or for 16 bits int16, in storage order."""
+        if self.bits == 16:
+            return _flat(self._index(x).sub_(2**15).to(torch.int16))
+        if self.scale.numel() > 1:
+            return pack_bits(_flat(self._index(x).to(torch.uint8)), self.bits)
+        flat = _flat(x)
+        index = torch.empty(len(flat), dtype=torch.uint8, device=x.device)
+        for start in range(0, len(flat), CHUNK):
+            index[start : start + CHUNK] = self._index(flat[start : start + CHUNK])
+        return pack_bits(index, self.bits)
+
+    def decode(self, packed: Tensor, size: torch.Size, stride: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        """The values, bit for bit.
+
+        Args:
+            packed: what `encode` gave.
+            size, stride, dtype: of the values.
+        """
+        out = torch.empty_strided(size, stride, dtype=dtype, device=packed.device)
+        index = packed if self.bits == 16 else unpack_bits(packed, self.bits, out.numel())
+        if self.scale.numel() > 1:
+            return out.copy_(self._value(index.as_strided(size, stride), dtype))
+        flat = _flat(out)
+        for start in range(0, len(flat), CHUNK):
+            flat[start : start + CHUNK] = self._value(index[start : start + CHUNK], dtype)
+        return out
+
+    def _index(self, x: Tensor) -> Tensor:
+        wide = x.to(torch.promote_types(x.dtype, torch.float32))
+        index = (wide / self.scale).round_()  # a whole number already, but for the last bits
+        if self.zero_point is not None:
+            index.add_(self.zero_point)
+        index.sub_(self.grid.low)
+        if self.grid.step != 1:
+            index.div_(self.grid.step)
+        return index.clamp_(0, 2**self.grid.bits - 1)  # in float16 the largest values may be infinite
+
+    def _value(self, index: Tensor, dtype: torch.dtype) -> Tensor:
+        code = index.to(torch.promote_types(dtype, torch.float32))
+        if self.bits == 16:
+            code.add_(2**15)
+        if self.grid.step != 1:
+            code.mul_(self.grid.step)
+        code.add_(self.grid.low)
+        if self.zero_point is not None:
+            code.sub_(self.zero_point)
+        return code.mul_(self.scale)
+
+
+@dataclass(frozen=True)
+class Bools:
+    """Truth values, a bit each; the same two methods as `Codes`."""
+
+    bits: ClassVar[int] = 1
+
+    def encode(self, x: Tensor) -> Tensor:
+        """Shape: bools, dense -> uint8, in storage order."""
+        return pack_bits(_flat(x).view(torch.uint8), 1)
+
+    def decode(self, packed: Tensor, size: torch.Size, stride: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        """The bools. Args: as in `Codes.decode`."""
+        return unpack_bits(packed, 1, size.numel()).view(dtype).as_strided(size, stride)
+
+
+def _flat(x: Tensor) -> Tensor:
+    """The elements of a dense tensor in the order in which they are stored."""
+    return x.as_strided((x.numel(),), (1,))

@@ -1,0 +1,249 @@
+"""Saved activations as packed codes: what a quantizer gave is kept in its own bits until the backward."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+from weakref import ref
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.nn.modules.module import register_module_forward_hook
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
+
+from qat.memory.codes import Bools, Codes
+from qat.quantizers import Quantizer
+from qat.quantizers.keep_grid import keeps_grid
+
+Hook = Callable[[Any], Any]
+
+
+@dataclass(eq=False)
+class _Form:
+    """How the storage of one tensor is packed, and the packed tensor while somebody keeps it.
+
+    Args:
+        codes: what the codes mean.
+        size, stride, dtype: of the whole tensor; what is saved may be a view of it.
+    """
+
+    codes: Codes | Bools
+    size: torch.Size
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+    packed: Callable[[], Tensor | None] = lambda: None
+
+
+@dataclass(eq=False)
+class _Packed:
+    """One saved tensor: packed, and the view of the whole that it is."""
+
+    held: Any
+    form: _Form
+    view: tuple[torch.Size, tuple[int, ...], int]
+
+
+@dataclass(eq=False)
+class _Kept:
+    """One saved tensor as it is, and the version in which it was saved."""
+
+    held: Any
+    version: int
+
+
+class Packing(TorchFunctionMode):
+    """Which storages hold values on a grid, and what is kept of a saved tensor.
+
+    As a function mode it follows values through max-pooling, copies and zero padding, which keep the grid.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        # By storage, with the version then. A weak reference also keeps the storage's address from re-use.
+        self._forms: dict[StorageWeakRef, tuple[int, _Form]] = {}
+        self._many = 64
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        output = func(*args, **kwargs)
+        if keeps_grid(getattr(func, "__name__", ""), args, kwargs):
+            self._follow(next(x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)), output)
+        return output
+
+    def learn(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        """A hook on the forward of every module: note what quantizers give."""
+        if isinstance(module, Quantizer) and module.active and _is_dense(output):
+            with torch.no_grad():
+                scale = module.scale(args[0]).clone()  # the next batch will move it in place
+                zero_point = module.scale.zero_point(scale)
+            self._make(output, Codes(module.grid, scale, zero_point))
+
+    def _follow(self, source: Tensor, output: Any) -> None:
+        form = self.find(source)
+        if form is None or not isinstance(form.codes, Codes) or form.codes.scale.numel() > 1:
+            return
+        for x in tree_leaves(output):
+            if isinstance(x, Tensor) and x.dtype == source.dtype and self.find(x) is None and _is_dense(x):
+                self._make(x, form.codes)
+
+    def _make(self, x: Tensor, codes: Codes | Bools) -> _Form | None:
+        if codes.bits >= 8 * x.dtype.itemsize or x.numel() < 8:
+            return None  # nothing to be gained
+        form = _Form(codes, x.shape, x.stride(), x.dtype)
+        self.note(x, form)
+        return form
+
+    def note(self, x: Tensor, form: _Form) -> None:
+        """Know from now on that the tensor is of this form, unless it changes."""
+        if len(self._forms) > self._many:
+            self._forms = {key: known for key, known in self._forms.items() if not key.expired()}
+            self._many = 2 * len(self._forms) + 64
+        self._forms[StorageWeakRef(x.untyped_storage())] = x._version, form
+
+    def find(self, x: Any) -> _Form | None:
+        """The form of the storage of a tensor; None: unknown, or no tensor."""
+        if not isinstance(x, Tensor):
+            return None
+        version, form = self._forms.get(StorageWeakRef(x.untyped_storage()), (None, None))
+        return form if form is not None and (version, form.dtype) == (x._version, x.dtype) else None
+
+    @torch.no_grad()
+    def pack(self, x: Tensor, outer: Hook | None, computed: bool) -> _Packed | _Kept:
+        """What is kept of a saved tensor.
+
+        Args:
+            x: the tensor.
+            outer: what enclosing hooks do with what is kept; None: there are none.
+            computed: False: any tensor of its shape may take the place of the packed one.
+        """
+        form = self.find(x)
+        if form is None and x.dtype == torch.bool and _is_dense(x):
+            form = self._make(x, Bools())
+        if form is None:
+            x = x.detach()  # with its graph it would keep itself alive
+            return _Kept(outer(x) if outer else x, x._version)
+        packed = form.packed()
+        if packed is None:
+            whole = x.as_strided(form.size, form.stride, 0)
+            packed = form.codes.encode(whole) if computed else _stand_in(whole, form.codes.bits)
+            form.packed = ref(packed)
+        view = x.shape, x.stride(), int(x.storage_offset())
+        return _Packed(outer(packed) if outer else packed, form, view)
+
+    @torch.no_grad()
+    def unpack(self, kept: _Packed | _Kept, outer: Hook | None) -> Tensor:
+        """The saved tensor again.
+
+        Raises:
+            RuntimeError: it was kept as it was, and changed in place since.
+        """
+        x: Tensor = outer(kept.held) if outer else kept.held
+        if isinstance(kept, _Packed):
+            form = kept.form
+            return form.codes.decode(x, form.size, form.stride, form.dtype).as_strided(*kept.view)
+        # Under hooks autograd does not look itself. What enclosing hooks keep is theirs to look after.
+        if outer is None and x._version != kept.version:
+            raise RuntimeError(
+                f"a tensor of shape {tuple(x.shape)} that is needed for the backward was changed in place "
+                "after the forward that saved it; change a copy, or call backward first"
+            )
+        return x
+
+
+_CURRENT: ContextVar[Packing | None] = ContextVar("packing", default=None)
+
+
+@contextmanager
+def packed_activations() -> Iterator[None]:
+    """Inside it, whatever autograd saves that came out of a quantizer is kept as packed codes.
+
+    A saved tensor on a quantizer's grid takes 16, 8, 4, 2 or 1 bits an element (3 bits take 4; 5 to 7 take 8)
+    plus its scale, however many layers read it, also after max-pooling, flattening and zero padding, and as
+    both branches of a residual block; masks take one bit. It is unpacked to the identical floats where the
+    backward asks for it, so gradients are those without packing to the last bit. All else is kept as it is.
+    `Checkpointed` blocks keep the codes of their input, and pack again what their second pass saves.
+
+    The forward belongs inside; the backward may come after. Within other `saved_tensors_hooks` the packed
+    tensors are handed on to them. A value that is not a number is not kept as one.
+
+    Raises:
+        RuntimeError: in the backward, where a saved tensor that could not be packed was changed in place;
+            in the forward, where the model is compiled.
+    """
+    with _active(Packing()):
+        yield
+
+
+@contextmanager
+def _active(packing: Packing) -> Iterator[None]:
+    token = _CURRENT.set(packing)
+    hook = register_module_forward_hook(packing.learn)
+    try:
+        with packing, _hooks(packing, computed=True):
+            yield
+    finally:
+        hook.remove()
+        _CURRENT.reset(token)
+
+
+def is_packing() -> bool:
+    """Whether this runs inside `packed_activations`."""
+    return _CURRENT.get() is not None
+
+
+class TwoPasses:
+    """Packing in a block that runs twice: the first pass keeps nothing, but in the kinds of the second.
+
+    Outside of `packed_activations` both passes are what they are.
+
+    Args:
+        inputs: of the block; the second pass gets their equals, of which the same is known.
+    """
+
+    def __init__(self, inputs: Sequence[Any]) -> None:
+        self._packing = _CURRENT.get()
+        self._forms = [self._packing.find(x) if self._packing else None for x in inputs]
+
+    def first(self) -> AbstractContextManager[None]:
+        """Around the first pass, inside the hooks that mark what is saved."""
+        return _hooks(self._packing, computed=False) if self._packing else nullcontext()
+
+    def second(self, inputs: Sequence[Any]) -> AbstractContextManager[None]:
+        """Around the second pass on the inputs, inside the hooks that take what is saved."""
+        if self._packing is None:
+            return nullcontext()
+        packing = Packing()
+        for x, form in zip(inputs, self._forms, strict=True):
+            if form is not None:
+                packing.note(x, form)
+        return _active(packing)
+
+
+def _hooks(packing: Packing, computed: bool) -> saved_tensors_hooks:
+    # Only the innermost hooks are called: they have to call the enclosing ones, a checkpoint's say.
+    pack, unpack = torch._C._autograd._top_saved_tensors_default_hooks(False) or (None, None)
+    return saved_tensors_hooks(
+        lambda x: packing.pack(x, pack, computed), lambda kept: packing.unpack(kept, unpack)
+    )
+
+
+def _stand_in(x: Tensor, bits: int) -> Tensor:
+    """As large as the codes of x in shape and type, but without memory of its own."""
+    count, dtype = (x.numel(), torch.int16) if bits == 16 else (-(-x.numel() * bits // 8), torch.uint8)
+    return torch.zeros((), dtype=dtype, device=x.device).expand(count)
+
+
+def _is_dense(x: Tensor) -> bool:
+    """Whether the elements fill the storage, each once, in whatever order of the axes."""
+    covered = 1
+    for stride, size in sorted((t, n) for t, n in zip(x.stride(), x.shape, strict=True) if n > 1):
+        if stride != covered:
+            return False
+        covered *= size
+    return int(x.storage_offset()) == 0 and x.untyped_storage().nbytes() == covered * x.itemsize

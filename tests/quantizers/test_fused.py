@@ -1,0 +1,141 @@
+import copy
+
+import pytest
+import torch
+from torch import Tensor
+
+from qat.gradients import round_ste
+from qat.quantizers import IntGrid, LearnedScale, ObservedScale, PowerOfTwo, Quantizer, Scale
+
+
+def composed(x: Tensor) -> Tensor:
+    """A rounding of one's own: the quantizer then composes its functions, which say what is right."""
+    return round_ste(x)
+
+
+def observed(grid: IntGrid) -> Scale:
+    return ObservedScale(grid.high, "ema")
+
+
+def per_channel(grid: IntGrid) -> Scale:
+    return ObservedScale(grid.high, "max", (1, 6, 1, 1), axis=1)
+
+
+def learned(grid: IntGrid) -> Scale:
+    return LearnedScale(grid.high)
+
+
+def learned_per_channel(grid: IntGrid) -> Scale:
+    return LearnedScale(grid.high, (1, 6, 1, 1), axis=1)
+
+
+def frozen(grid: IntGrid) -> Scale:
+    scale = LearnedScale(grid.high)
+    scale.freeze()
+    return scale
+
+
+def power_of_two(grid: IntGrid) -> Scale:
+    return PowerOfTwo(ObservedScale(grid.high, "ema"))
+
+
+def power_of_two_learned(grid: IntGrid) -> Scale:
+    return PowerOfTwo(LearnedScale(grid.high))
+
+
+SCALES = [
+    observed,
+    per_channel,
+    learned,
+    learned_per_channel,
+    frozen,
+    power_of_two,
+    power_of_two_learned,
+]
+LAYOUTS = [torch.contiguous_format, torch.channels_last]
+
+
+def data(dtype: torch.dtype, layout: torch.memory_format) -> Tensor:
+    torch.manual_seed(0)
+    x = torch.randn(5, 6, 7, 8)
+    x[0, 0, 0] = torch.tensor([0.0, -0.0, 0.125, -0.125, 0.375, -0.375, 1.0, -1.0])  # ties of many scales
+    return x.to(dtype).contiguous(memory_format=layout)
+
+
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("bits", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize("scale", SCALES)
+def test_it_equals_the_composition_of_its_functions(scale, bits: int, relu: bool) -> None:
+    grid = IntGrid(bits, signed=bits > 1)  # after a ReLU, too
+    fused = Quantizer(grid, scale(grid), round_ste)
+    twin = copy.deepcopy(fused)
+    twin.rounding = composed
+    for dtype in [torch.float32, torch.bfloat16, torch.float64]:
+        for layout in LAYOUTS:
+            x, g = data(dtype, layout), torch.randn(5, 6, 7, 8).to(dtype)
+            a, b = x.clone().requires_grad_(), x.clone().requires_grad_()
+            y, z = fused(a, relu), twin(b, relu)
+            assert y.dtype == dtype
+            assert y.is_contiguous(memory_format=layout)
+            assert torch.equal(y, z)
+            y.backward(g)
+            z.backward(g)
+            assert a.grad is not None
+            assert b.grad is not None
+            assert torch.equal(a.grad, b.grad)
+    for (name, p), q in zip(fused.named_parameters(), twin.parameters(), strict=True):
+        if p.grad is not None:
+            # One sum instead of two: the order of float32 additions differs.
+            torch.testing.assert_close(p.grad, q.grad, rtol=1e-3, atol=1e-4, msg=name)
+    for p, q in zip(fused.buffers(), twin.buffers(), strict=True):
+        assert torch.equal(p, q)
+
+
+@pytest.mark.parametrize("scale", [observed, learned])
+def test_after_a_relu_it_keeps_a_byte_or_its_input_and_nothing_else(scale) -> None:
+    grid = IntGrid(4, signed=False)
+    x = torch.randn(10, 10, requires_grad=True)
+    saved: list[Tensor] = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t) or t, lambda t: t):
+        Quantizer(grid, scale(grid))(x, relu=True)
+    large = [t for t in saved if t.numel() == x.numel()]
+    if scale is observed:
+        assert [t.dtype for t in large] == [torch.bool]
+    else:
+        assert [t.data_ptr() for t in large] == [x.data_ptr()]
+
+
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("scale", SCALES)
+def test_not_a_number_and_infinities_pass_as_in_the_composition(scale, relu: bool) -> None:
+    grid = IntGrid(4, signed=not relu)
+    fused = Quantizer(grid, scale(grid)).eval()
+    fused.scale.start(torch.randn(2, 6, 1, 1))
+    twin = copy.deepcopy(fused)
+    twin.rounding = composed
+    x = torch.tensor([float("nan"), float("inf"), -float("inf"), 1.0, -1.0, 0.0]).reshape(1, 6, 1, 1)
+    fused.scale.freeze()
+    twin.scale.freeze()
+    a, b = x.clone().requires_grad_(), x.clone().requires_grad_()
+    y, z = fused(a, relu), twin(b, relu)
+    assert torch.equal(y.nan_to_num(7.5), z.nan_to_num(7.5))
+    y.backward(torch.ones_like(y))
+    z.backward(torch.ones_like(z))
+    assert a.grad is not None
+    assert b.grad is not None
+    assert torch.equal(a.grad, b.grad)
+
+
+def test_an_infinite_gradient_outside_the_grid_does_not_become_nan() -> None:
+    x = torch.tensor([9.0, 0.1], requires_grad=True)
+    quantizer = Quantizer(IntGrid(2), ObservedScale(1, "ema")).eval()
+    quantizer(x).backward(torch.tensor([float("inf"), 1.0]))
+    assert x.grad is not None
+    assert x.grad.tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize("rounding", [round_ste, composed])
+def test_zero_has_no_sign(rounding) -> None:
+    quantizer = Quantizer(IntGrid(4), ObservedScale(7, "ema"), rounding).eval()
+    y = quantizer(torch.tensor([-0.0, -0.3, 0.0]))
+    assert not torch.signbit(y).any()
