@@ -25,6 +25,9 @@ class LearnedScale(Scale):
     the grid {-1, +1}, which has no 0, its weights are all plus that scale. A tensor of zeros sets nothing: a
     later batch will.
 
+    The start is made for few bits: with `high` = 127 a normal weight begins on about 49 of the 255 codes, a
+    uniform one on 23, and training widens that slowly; at 8 bits an observed scale uses all of them.
+
     Args:
         high: the largest code of the grid.
         shape: of the scale: `()`, or `(O, 1, 1, 1)` for a convolution's weight.
