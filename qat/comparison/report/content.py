@@ -1,13 +1,10 @@
-"""The report as a list of blocks, which the two pages write each in their own language."""
+"""What the report says, block by block."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-
-from matplotlib.figure import Figure
 
 from qat.comparison.report.bits_figure import bits_alt, bits_figure
 from qat.comparison.report.bits_reading import accuracy_caption, accuracy_table, bits_reading
+from qat.comparison.report.blocks import Block, Drawing, Heading, Rows, Text
 from qat.comparison.report.costs import CAPTION as COSTS_CAPTION
 from qat.comparison.report.costs import HEADER as COSTS
 from qat.comparison.report.costs import cost_rows, costing, costs_reading
@@ -23,50 +20,6 @@ from qat.comparison.report.settings import ABSENT, same_and_different, settings_
 from qat.comparison.report.spread import short
 from qat.comparison.report.table import summary
 from qat.comparison.report.widths import at_width, bits_text, detail_width, widths
-
-_FOLD = 24  # a longer table begins folded
-
-
-@dataclass(frozen=True)
-class Heading:
-    """The title of a section."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Text:
-    """A paragraph; `kind` is `headline`, `note`, `reading` or `alarm`. Names in backticks are code."""
-
-    text: str
-    kind: str
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """A figure: `draw(narrow)`."""
-
-    name: str
-    alt: str
-    draw: Callable[[bool], Figure]
-
-
-@dataclass(frozen=True)
-class Rows:
-    """A table; the first column is text, the others are numbers unless `text` says so."""
-
-    caption: str
-    header: list[str]
-    rows: list[list[str]]
-    text: bool = False
-
-    @property
-    def folded(self) -> bool:
-        """Whether it begins folded: a long one would push everything below out of sight."""
-        return len(self.rows) > _FOLD
-
-
-Block = Heading | Text | Drawing | Rows
 
 
 def title(results: list[Result]) -> str:
