@@ -58,6 +58,7 @@ def test_config_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert settings["seed_everything"] == cli.model.seed == cli.datamodule.seed
     blocks = [module for module in cli.model.modules() if isinstance(module, Checkpointed)]
     assert bool(blocks) == ("checkpointed" in path.stem)
+    assert settings["model"].get("pack", False) == ("packed" in path.stem)
     bits = settings["model"]["quantization"]["weight_bits"]
     assert (bits == 32) == ("float" in path.stem)
     assert list(tmp_path.iterdir()) == []

@@ -12,7 +12,7 @@ from qat.comparison.report.curves_figure import curves_alt, curves_figure
 from qat.comparison.report.health import CAPTION, health_reading, health_rows
 from qat.comparison.report.health import HEADER as HEALTH
 from qat.comparison.report.layers_figure import layers_alt, layers_figure
-from qat.comparison.report.pair import checkpointed_pair, difference_text, pair_reading
+from qat.comparison.report.pair import difference_text, pair_reading, pairs
 from qat.comparison.report.parameters import gradient, layers_reading, moved, parameter_names
 from qat.comparison.report.reading import curves_reading, headline, table_reading
 from qat.comparison.report.results import Result, by_setup
@@ -139,26 +139,32 @@ def _arrow(first: str, last: str) -> str:
 
 
 def _pair_blocks(results: list[Result]) -> list[Block]:
-    pair = checkpointed_pair(results)
-    if pair is None:
+    found = pairs(results)
+    if not found:
         return []
     rows = [
-        ["largest difference in losses", difference_text(pair.losses)],
-        ["largest difference in weights", difference_text(pair.parameters)],
-        ["largest difference in buffers", difference_text(pair.buffers)],
-        ["entries of the final states with other digests", f"{pair.unequal} of {pair.tensors}"],
-        ["saved bytes, checkpointed / plain", short(pair.bytes_ratio)],
-        ["seconds per epoch, checkpointed / plain", short(pair.time_ratio)],
+        ["largest difference in losses", *(difference_text(pair.losses) for pair in found)],
+        ["largest difference in weights", *(difference_text(pair.parameters) for pair in found)],
+        ["largest difference in buffers", *(difference_text(pair.buffers) for pair in found)],
+        [
+            "entries of the final states with other digests",
+            *(f"{pair.unequal} of {pair.tensors}" for pair in found),
+        ],
+        ["saved bytes / plain", *(short(pair.bytes_ratio) for pair in found)],
+        ["seconds per epoch / plain", *(short(pair.time_ratio) for pair in found)],
     ]
     return [
-        Heading("Checkpointed against plain"),
+        Heading("Less memory against plain"),
         Rows(
-            "The same training twice, the blocks' activations kept or computed again.",
-            ["", "value"],
+            "The same training with the blocks' activations computed again, or kept as codes.",
+            ["", *(f"`{pair.setup}`" for pair in found)],
             rows,
             text=True,
         ),
-        Text(pair_reading(pair), "alarm" if pair.compared and not pair.identical else "reading"),
+        *(
+            Text(pair_reading(pair), "alarm" if pair.compared and not pair.identical else "reading")
+            for pair in found
+        ),
     ]
 
 
