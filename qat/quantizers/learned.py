@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from qat.gradients import scale_gradient
-from qat.quantizers.observers import mean_magnitude
+from qat.quantizers.observers import mean_magnitude, spaced
 from qat.quantizers.scale import SMALLEST, Scale, largest_of_ranks, positive
 
 
@@ -57,6 +57,10 @@ class LearnedScale(Scale):
         alive = (own > 0) & own.isfinite()
         others = torch.where(alive, own, 0.0).sum() / alive.sum()
         return torch.where((own == 0) & alive.any(), others, own).clamp(min=SMALLEST)
+
+    def glance(self, x: Tensor) -> Tensor:
+        """Evenly spaced elements of `x`. Shape: any -> `(n,)`, or with an axis the same."""
+        return spaced(x) if self.axis is None else x
 
     @torch.no_grad()
     def start(self, x: Tensor) -> None:
