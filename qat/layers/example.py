@@ -6,9 +6,16 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.lazy import LazyModuleMixin
 from torch.utils._pytree import tree_leaves
 
 from qat.buffers import call_on
+
+UNFIT: tuple[tuple[type, str, str], ...] = (
+    (LazyModuleMixin, "lazy modules have no weights yet", "run the model on a batch first"),
+    (torch.jit.ScriptModule, "TorchScript cannot be looked into", "take the module it was made from"),
+    (nn.DataParallel, "DataParallel cannot be looked into", "take the module inside"),
+)
 
 
 class Watch(Protocol):
@@ -54,11 +61,16 @@ def run_example(
         for module in model.modules():
             if type(module).__name__ in ("StochasticDepth", "DropPath"):  # dropout of whole branches
                 module.eval()
+        # Compiled parts run as they were written, or the compiler would look at who looks on.
+        uncompiled = torch.compiler.set_stance("force_eager")
         try:
-            with torch.no_grad(), torch.random.fork_rng(devices), mode:
+            with torch.no_grad(), torch.random.fork_rng(devices), uncompiled, mode:
                 return call_on(model, buffers, args)
-        except (RuntimeError, ValueError, IndexError) as error:
-            raise ValueError(f"the example does not run through {_last(model, watch)}: {error}") from error
+        except Exception as error:  # whatever a foreign model makes of an example
+            kind = "" if isinstance(error, (RuntimeError, ValueError)) else f"{type(error).__name__}: "
+            raise ValueError(
+                f"the example does not run through {_last(model, watch)}: {kind}{error}"
+            ) from error
 
 
 def tensors(tree: Any) -> list[Tensor]:
@@ -66,21 +78,23 @@ def tensors(tree: Any) -> list[Tensor]:
     return [x for x in tree_leaves(tree) if isinstance(x, Tensor)]
 
 
-def refuse_lazy(model: nn.Module) -> None:
-    """Refuse modules that have no weights yet.
+def check_example(model: nn.Module, args: tuple[Any, ...]) -> None:
+    """Refuse what no example can be run through, and what is no example for any model.
 
     Raises:
-        ValueError: a lazy module did not run yet.
+        ValueError: a module has no weights yet, or is one whose inside cannot be seen; or a tensor among the
+            arguments is sparse, complex or without values.
     """
-    lazy = [
-        name or "the model itself"
-        for name, module in model.named_modules()
-        if isinstance(module, nn.modules.lazy.LazyModuleMixin)
-    ]
-    if lazy:
-        raise ValueError(
-            f"lazy modules have no weights yet: {', '.join(lazy)}; run the model on a batch first"
-        )
+    for kind, rule, remedy in UNFIT:
+        names = [
+            name or "the model itself" for name, module in model.named_modules() if isinstance(module, kind)
+        ]
+        if names:
+            raise ValueError(f"{rule}: {', '.join(names)}; {remedy}")
+    for x in tensors(args):
+        if x.layout != torch.strided or x.is_complex() or x.is_meta:
+            got = f"{x.layout} tensor of {x.dtype} on {x.device}"
+            raise ValueError(f"example must hold dense real tensors, got a {got}; give it values as floats")
 
 
 def _last(model: nn.Module, watch: Watch) -> str:
@@ -117,7 +131,8 @@ def _hooked(model: nn.Module, watch: Watch) -> Iterator[None]:
     for name, module in model.named_modules():
         hooks += [
             module.register_forward_pre_hook(_named(enter, name), with_kwargs=True),
-            module.register_forward_hook(_named(leave, name), with_kwargs=True),
+            # First, so that what other hooks do to the output is seen as done to it.
+            module.register_forward_hook(_named(leave, name), prepend=True, with_kwargs=True),
         ]
     try:
         yield

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from qat.buffers import copy_buffers
-from qat.layers.example import refuse_lazy, run_example, tensors
+from qat.layers.example import check_example, run_example, tensors
 from qat.layers.reads import Reads, listed, place_of
 from qat.quantizers import Quantizer
 
@@ -50,18 +50,18 @@ def fold_batchnorm(model: nn.Module, example: Tensor | tuple[Any, ...]) -> Foldi
         example: `(N, C, H, W)`, or a tuple of arguments.
 
     Raises:
-        ValueError: the model is quantized or lazy, or the example does not run through it.
+        ValueError: the model is quantized, lazy or TorchScript, or the example does not run through it.
     """
     if any(isinstance(module, Quantizer) for module in model.modules()):
         raise ValueError("the model is quantized: fold the float model, then quantize it")
-    refuse_lazy(model)
+    args = example if isinstance(example, tuple) else (example,)
+    check_example(model, args)
     buffers = copy_buffers(model)
     reads = Reads(
         {**dict(model.named_parameters(remove_duplicate=False)), **buffers},
         gives=lambda module: type(module) in FOLDABLE,
         takes=lambda module: isinstance(module, BATCH_NORMS),
     )
-    args = example if isinstance(example, tuple) else (example,)
     output = run_example(model, args, buffers, False, reads, reads)
     for x in tensors(output):
         reads.note(x, "the model's caller")

@@ -91,5 +91,7 @@ def _reads_otherwise(own: Quantization, shared: Quantization, config: Quantizati
 
 def _first_and_last(seen: Trace) -> set[str]:
     """The first layer that ran, and every layer whose output reaches no other layer."""
-    followed = frozenset[str]().union(*(f.upstream for r in seen.readers.values() for f in r.facts))
+    followed = frozenset[str]().union(
+        *(f.upstream - {r.name} for r in seen.readers.values() for f in r.facts)
+    )
     return {next(iter(seen.readers))} | (seen.readers.keys() - followed)
