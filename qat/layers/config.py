@@ -58,7 +58,7 @@ class Quantization:
         input_signed: whether the network's input may be negative; images in [0, 1] are not.
         layers: overrides by layer, `{glob over module names: {argument: value}}`, for `weight_bits`,
             `activation_bits`, `rounding`, `per_channel`, `power_of_two`, `asymmetric`, and the scales and
-            observers; the first glob that matches a layer wins.
+            observers; the first glob that matches a layer wins, so put the narrower ones first.
 
     Raises:
         ValueError: bits that are not one of these integers, a flag that is not true or false, an unknown
@@ -133,12 +133,18 @@ class Quantization:
             activations: names of the activation modules that feed them; weights are not theirs.
 
         Raises:
-            ValueError: a pattern matches nothing that it has a say in.
+            ValueError: a pattern matches nothing that it has a say in, or only what earlier ones matched.
         """
         resolved: dict[str, Quantization] = {}
         for pattern, override in self.layers.items():
             names = readers if override.keys() <= set(OF_WEIGHTS) else [*readers, *activations]
-            for name in match_names(pattern, names, "layers pattern"):
+            found = match_names(pattern, names, "layers pattern")
+            if resolved.keys() >= set(found):
+                raise ValueError(
+                    f"layers[{pattern!r}] has no say: earlier patterns match all that it does: "
+                    f"{', '.join(found)}; put it first, or leave it out"
+                )
+            for name in found:
                 resolved.setdefault(name, self._override(pattern, override))
         return resolved
 

@@ -122,6 +122,13 @@ def test_what_is_left_float_is_listed_with_the_reason() -> None:
     assert "runs in training alone: auxiliary" in text
 
 
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_a_recurrent_layer_is_listed_as_float(kind: type[nn.Module]) -> None:
+    whole = summary(kind(4, 6), torch.rand(2, 3, 4))
+    (name,) = whole.left_float
+    assert name.startswith("the model itself: ")
+
+
 def test_as_text() -> None:
     lines = str(summary(small(Quantization(power_of_two=True)), torch.rand(2, 3, 8, 8))).splitlines()
     assert len(lines) == 1 + 4 + 2
