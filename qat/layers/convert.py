@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from qat.layers.activation import QUANT_ACTIVATIONS
 from qat.layers.config import FLOAT, Quantization
 from qat.layers.conv import QuantConv1d, QuantConv2d, QuantConvTranspose2d
-from qat.layers.example import check_example, tensors
+from qat.layers.example import arguments, check_model, tensors
 from qat.layers.layer import QuantLayer
 from qat.layers.linear import QuantLinear
 from qat.layers.sites import Site, activation_sites, reader_sites, readers_by_source
@@ -55,11 +55,15 @@ def quantize(model: nn.Module, config: Quantization, example: Tensor | tuple[Any
         UserWarning: a convolution or linear layer stays float, because it did not run as a plain one; or the
             example is negative somewhere although `input_signed` is False.
     """
+    check_model(model)
+    if not isinstance(config, Quantization):
+        raise ValueError(f"config must be a Quantization, got {config!s:.80}")
     if any(isinstance(module, Quantizer) for module in model.modules()):
         raise ValueError("the model is quantized already; quantize a fresh float model instead")
-    args = example if isinstance(example, tuple) else (example,)
-    check_example(model, args)
-    _check_example(args, config)
+    if torch.is_inference_mode_enabled():
+        raise ValueError("quantize cannot run in inference mode, whose tensors do not train; leave it first")
+    args = arguments(example, at_least=2)
+    _warn_of_signs(args, config)
     plain = Trace(lambda m: _is_plain(m, QUANT_LAYERS), lambda m: _is_plain(m, QUANT_ACTIVATIONS))
     seen = trace(model, args, config.input_signed, training=True, seen=plain)
     if not seen.readers:
@@ -82,17 +86,7 @@ def _is_plain(module: nn.Module, kinds: Collection[type[nn.Module]]) -> bool:
     return type(module) in kinds and "forward" not in vars(module)
 
 
-def _check_example(args: tuple[Any, ...], config: Quantization) -> None:
-    if torch.is_inference_mode_enabled():
-        raise ValueError("quantize cannot run in inference mode, whose tensors do not train; leave it first")
-    if not args or not isinstance(args[0], Tensor):
-        got = type(args[0]).__name__ if args else "nothing"
-        raise ValueError(f"example must be a tensor, or a tuple that starts with one; got {got}")
-    samples = len(args[0]) if args[0].dim() else 0
-    if samples < 2:
-        raise ValueError(
-            f"example must start with a batch of at least 2 samples, got {samples}: BatchNorm needs two"
-        )
+def _warn_of_signs(args: tuple[Any, ...], config: Quantization) -> None:
     if not config.input_signed and any((x < 0).any() for x in tensors(args)):
         warnings.warn(
             "the example holds negative values, which input_signed=False clips to 0; set it to True",

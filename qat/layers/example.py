@@ -78,23 +78,46 @@ def tensors(tree: Any) -> list[Tensor]:
     return [x for x in tree_leaves(tree) if isinstance(x, Tensor)]
 
 
-def check_example(model: nn.Module, args: tuple[Any, ...]) -> None:
-    """Refuse what no example can be run through, and what is no example for any model.
+def check_model(model: Any) -> None:
+    """Refuse what no example can be run through while somebody looks on.
 
     Raises:
-        ValueError: a module has no weights yet, or is one whose inside cannot be seen; or a tensor among the
-            arguments is sparse, complex or without values.
+        ValueError: it is no module, or a module in it has no weights yet or cannot be looked into.
     """
+    if isinstance(model, type):
+        raise ValueError(f"model must be an nn.Module, got the class {model.__name__}; make one of it first")
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"model must be an nn.Module, got {type(model).__name__}")
     for kind, rule, remedy in UNFIT:
-        names = [
-            name or "the model itself" for name, module in model.named_modules() if isinstance(module, kind)
-        ]
+        names = [n or "the model itself" for n, module in model.named_modules() if isinstance(module, kind)]
         if names:
             raise ValueError(f"{rule}: {', '.join(names)}; {remedy}")
+
+
+def arguments(example: Any, at_least: int) -> tuple[Any, ...]:
+    """The example as a tuple of arguments, of which the first is a batch.
+
+    Args:
+        example: what the user gave.
+        at_least: how many samples the batch must have.
+
+    Raises:
+        ValueError: it does not start with such a batch, or a tensor in it is sparse, complex or on `meta`.
+    """
+    args = example if isinstance(example, tuple) else (example,)
+    if not args or not isinstance(args[0], Tensor):
+        got = type(args[0]).__name__ if args else "nothing"
+        raise ValueError(f"example must be a tensor, or a tuple that starts with one; got {got}")
     for x in tensors(args):
         if x.layout != torch.strided or x.is_complex() or x.is_meta:
             got = f"{x.layout} tensor of {x.dtype} on {x.device}"
             raise ValueError(f"example must hold dense real tensors, got a {got}; give it values as floats")
+    samples = len(args[0]) if args[0].dim() else 0
+    if samples < at_least:
+        need = f"{at_least} sample{'s' if at_least > 1 else ''}"
+        why = ": BatchNorm needs two" if at_least > 1 else ""
+        raise ValueError(f"example must start with a batch of at least {need}, got {samples}{why}")
+    return args
 
 
 def _last(model: nn.Module, watch: Watch) -> str:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from qat.buffers import copy_buffers
-from qat.layers.example import check_example, run_example
+from qat.layers.example import arguments, check_model, run_example
 from qat.layers.reads import Reads, listed, place_of
 from qat.quantizers import Quantizer
 
@@ -52,10 +52,10 @@ def fold_batchnorm(model: nn.Module, example: Tensor | tuple[Any, ...]) -> Foldi
     Raises:
         ValueError: the model is quantized, lazy or TorchScript, or the example does not run through it.
     """
+    check_model(model)
     if any(isinstance(module, Quantizer) for module in model.modules()):
         raise ValueError("the model is quantized: fold the float model, then quantize it")
-    args = example if isinstance(example, tuple) else (example,)
-    check_example(model, args)
+    args = arguments(example, at_least=1)
     buffers = copy_buffers(model)
     reads = Reads(
         {**dict(model.named_parameters(remove_duplicate=False)), **buffers},

@@ -9,7 +9,7 @@ from qat.layers.activation import QuantActivation
 from qat.layers.config import FLOAT
 from qat.layers.convert import QUANT_LAYERS
 from qat.layers.cost import Row, Summary
-from qat.layers.example import check_example
+from qat.layers.example import arguments, check_model
 from qat.layers.layer import QuantLayer
 from qat.layers.trace import Reader, Trace, trace
 from qat.quantizers import PowerOfTwo, Quantizer
@@ -30,17 +30,14 @@ def summary(model: nn.Module, example: Tensor | tuple[Any, ...]) -> Summary:
         ValueError: the model is lazy or TorchScript; the example does not start with a batch, or does not run
             through the model.
     """
-    args = example if isinstance(example, tuple) else (example,)
-    samples = len(args[0]) if args and isinstance(args[0], Tensor) and args[0].dim() else 0
-    if not samples:
-        raise ValueError("example must start with a batch of at least 1 sample")
-    check_example(model, args)
+    check_model(model)
+    args = arguments(example, at_least=1)
     watch = Trace(lambda m: isinstance(m, LAYERS), lambda m: isinstance(m, QuantActivation))
     seen = trace(model, args, signed=True, training=False, seen=watch)
     rows, stored = [], {}
     for name, reader in seen.readers.items():
         module: Any = model.get_submodule(name)
-        rows.append(_row(model, module, reader, samples))
+        rows.append(_row(model, module, reader, len(args[0])))
         stored[module.weight] = (rows[-1].weight_bytes, rows[-1].float_bytes)
     return Summary(
         rows,

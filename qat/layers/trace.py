@@ -88,7 +88,7 @@ class Trace(TorchFunctionMode):
             self.products.append((self.path[-1] if self.path else "", name))
         # Before the call: an in-place function changes what is known of its own input.
         fact = conclude(name, args, kwargs, self.fact)
-        versions = [(x, x._version) for x in tensors((args, kwargs))]
+        versions = [(x, x._version) for x in tensors((args, kwargs)) if not x.is_inference()]
         output = func(*args, **kwargs)
         for x, version in versions:
             if x._version != version:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from types import FunctionType
 
 import pytest
 import torch
@@ -54,16 +55,23 @@ LINEAR = nn.Linear(4, 2)
             X,
             "TorchScript cannot be .*: the model itself; take the module it was",
         ),
+        (nn.Linear, X, "model must be an nn.Module, got the class Linear; make one of it first"),
+        ({"fc": LINEAR}, X, "model must be an nn.Module, got dict"),
+        (LINEAR, None, "example must be a tensor, or a tuple that starts with one; got NoneType"),
+        (LINEAR, [X], "example must be a tensor, or a tuple that starts with one; got list"),
+        (LINEAR, (), "example must be a tensor, or a tuple that starts with one; got nothing"),
+        (LINEAR, X[:0], r"example must start with a batch of at least [12] samples?, got 0"),
         (nn.DataParallel(LINEAR), X, "DataParallel cannot be .*: the model itself; take the module inside"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:`torch.jit:FutureWarning")
 def test_refused(run: Callable, model, example: Tensor | tuple, message: str) -> None:
-    model = model if isinstance(model, nn.Module) else model()
-    hooks = [len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules()]
+    model = model() if type(model) is FunctionType else model
+    modules = list(model.modules()) if isinstance(model, nn.Module) else []
+    hooks = [len(module._forward_hooks) + len(module._forward_pre_hooks) for module in modules]
     with pytest.raises(ValueError, match=message):
         run(model, example=example)
-    assert hooks == [len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules()]
+    assert hooks == [len(m._forward_hooks) + len(m._forward_pre_hooks) for m in modules]
 
 
 @pytest.mark.parametrize("x", [X.to_sparse(), X * 1j, X.to("meta")])
@@ -73,3 +81,21 @@ def test_tensors_that_no_layer_takes(run: Callable, x: Tensor) -> None:
         ValueError, match=f"example must hold dense real tensors, got a {x.layout}.*{x.dtype}"
     ):
         run(LINEAR, example=x)
+
+
+@pytest.mark.parametrize("config", [None, {"weight_bits": 4}, Quantization])
+def test_a_configuration_that_is_none(config: object) -> None:
+    with pytest.raises(ValueError, match="config must be a Quantization, got "):
+        quantize(nn.Linear(4, 2), config, X)
+
+
+def test_inference_tensors_and_inference_mode() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2))
+    with torch.inference_mode():
+        x = torch.rand(2, 4)
+        assert fold_batchnorm(model, x).folded == {"1": "0"}
+    quantize(model, Quantization(), x)
+    with torch.inference_mode():
+        assert len(summary(model, x).rows) == 2
+    model(X).sum().backward()
+    assert model[0].weight.grad is not None
