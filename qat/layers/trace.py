@@ -88,13 +88,16 @@ class Trace(TorchFunctionMode):
             self.products.append((self.path[-1] if self.path else "", name))
         # Before the call: an in-place function changes what is known of its own input.
         fact = conclude(name, args, kwargs, self.fact)
-        versions = [(x, x._version) for x in tensors((args, kwargs)) if not x.is_inference()]
+        given = [x for x in tensors((args, kwargs)) if not x.is_inference()]
+        versions = [x._version for x in given]
         output = func(*args, **kwargs)
-        for x, version in versions:
-            if x._version != version:
-                self._learn_write(x, fact)
+        written = [x for x, version in zip(given, versions, strict=True) if x._version != version]
+        unchanged = {id(x) for x in given} - {id(x) for x in written}
+        for x in written:
+            self._learn_write(x, fact)
         for x in tensors(output):
-            self.learn(x, fact)
+            if id(x) not in unchanged:  # `x.float()` is x, where x is one already
+                self.learn(x, fact)
         return output
 
     def enter(self, name: str, module: nn.Module, inputs: list[Any]) -> None:
