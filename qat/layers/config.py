@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from typing import Any, get_args
 
 import torch
@@ -117,6 +118,11 @@ class Quantization:
     def rounding_function(self) -> Rounding:
         """The rounding itself, also where it was given by name."""
         return self.rounding if callable(self.rounding) else ROUNDINGS[self.rounding]
+
+    def own_input_settings(self, name: str) -> dict[str, Any]:
+        """What `layers` itself says of how a layer's input is quantized."""
+        override = next((own for glob, own in self.layers.items() if fnmatchcase(name, glob)), {})
+        return {key: value for key, value in override.items() if key not in OF_WEIGHTS}
 
     @property
     def input_settings(self) -> tuple[Any, ...]:

@@ -561,6 +561,16 @@ def test_an_activations_own_bits_hold_for_its_readers() -> None:
     assert isinstance(model.second.input_quantizer, nn.Identity)
 
 
+def test_a_layers_own_bits_count_where_they_are_those_of_the_rest_and_the_activation_has_others() -> None:
+    for bits in (8, 32):
+        layers = {"between": {"activation_bits": bits}, "second": {"activation_bits": 4}}
+        model = quantize(Line(nn.ReLU()), Quantization(layers=layers), torch.rand(2, 3, 8, 8))
+        assert grid(model.second.input_quantizer) == (4, False)
+    layers = {"between": {"activation_bits": 8}, "second": {"weight_bits": 5, "rounding": "ste"}}
+    model = quantize(Line(nn.ReLU()), Quantization(layers=layers), torch.rand(2, 3, 8, 8))
+    assert isinstance(model.second.input_quantizer, nn.Identity)
+
+
 def test_an_activation_that_feeds_nothing_cannot_be_named() -> None:
     config = Quantization(layers={"blocks.3.act": {"activation_bits": 2}})
     with pytest.raises(ValueError, match=r"layers pattern 'blocks\.3\.act' matches nothing"):
