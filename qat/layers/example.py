@@ -1,7 +1,8 @@
 """Run a model once on an example, look on, and leave no trace."""
 
+import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Protocol
 
 import torch
@@ -61,10 +62,8 @@ def run_example(
         for module in model.modules():
             if type(module).__name__ in ("StochasticDepth", "DropPath"):  # dropout of whole branches
                 module.eval()
-        # Compiled parts run as they were written, or the compiler would look at who looks on.
-        uncompiled = torch.compiler.set_stance("force_eager")
         try:
-            with torch.no_grad(), torch.random.fork_rng(devices), uncompiled, mode:
+            with torch.no_grad(), torch.random.fork_rng(devices), _uncompiled(), mode:
                 return call_on(model, buffers, args)
         except Exception as error:  # whatever a foreign model makes of an example
             kind = "" if isinstance(error, (RuntimeError, ValueError)) else f"{type(error).__name__}: "
@@ -118,6 +117,12 @@ def arguments(example: Any, at_least: int) -> tuple[Any, ...]:
         why = ": BatchNorm needs two" if at_least > 1 else ""
         raise ValueError(f"example must start with a batch of at least {need}, got {samples}{why}")
     return args
+
+
+def _uncompiled() -> AbstractContextManager[Any]:
+    """Compiled parts run as they were written, or the compiler would look at who looks on."""
+    # Where nothing was compiled the compiler is not loaded, which takes seconds.
+    return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
 
 
 def _last(model: nn.Module, watch: Watch) -> str:
