@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from typing import Any, get_args
 
 import torch
@@ -58,7 +59,7 @@ class Quantization:
         input_signed: whether the network's input may be negative; images in [0, 1] are not.
         layers: overrides by layer, `{glob over module names: {argument: value}}`, for `weight_bits`,
             `activation_bits`, `rounding`, `per_channel`, `power_of_two`, `asymmetric`, and the scales and
-            observers; the first glob that matches a layer wins.
+            observers; the first glob that matches a layer wins, so put the narrower ones first.
 
     Raises:
         ValueError: bits that are not one of these integers, a flag that is not true or false, an unknown
@@ -118,6 +119,11 @@ class Quantization:
         """The rounding itself, also where it was given by name."""
         return self.rounding if callable(self.rounding) else ROUNDINGS[self.rounding]
 
+    def own_input_settings(self, name: str) -> dict[str, Any]:
+        """What `layers` itself says of how a layer's input is quantized."""
+        override = next((own for glob, own in self.layers.items() if fnmatchcase(name, glob)), {})
+        return {key: value for key, value in override.items() if key not in OF_WEIGHTS}
+
     @property
     def input_settings(self) -> tuple[Any, ...]:
         """All that says how an input is quantized; layers that agree in it can share a quantizer."""
@@ -133,12 +139,18 @@ class Quantization:
             activations: names of the activation modules that feed them; weights are not theirs.
 
         Raises:
-            ValueError: a pattern matches nothing that it has a say in.
+            ValueError: a pattern matches nothing that it has a say in, or only what earlier ones matched.
         """
         resolved: dict[str, Quantization] = {}
         for pattern, override in self.layers.items():
             names = readers if override.keys() <= set(OF_WEIGHTS) else [*readers, *activations]
-            for name in match_names(pattern, names, "layers pattern"):
+            found = match_names(pattern, names, "layers pattern")
+            if resolved.keys() >= set(found):
+                raise ValueError(
+                    f"layers[{pattern!r}] has no say: earlier patterns match all that it does: "
+                    f"{', '.join(found)}; put it first, or leave it out"
+                )
+            for name in found:
                 resolved.setdefault(name, self._override(pattern, override))
         return resolved
 

@@ -1,6 +1,7 @@
 """Convert a float model: every convolution and linear layer sees both operands on a grid."""
 
 import warnings
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 from qat.layers.activation import QUANT_ACTIVATIONS
 from qat.layers.config import FLOAT, Quantization
 from qat.layers.conv import QuantConv1d, QuantConv2d, QuantConvTranspose2d
-from qat.layers.example import refuse_lazy
+from qat.layers.example import arguments, check_model, tensors
 from qat.layers.layer import QuantLayer
 from qat.layers.linear import QuantLinear
 from qat.layers.sites import Site, activation_sites, reader_sites, readers_by_source
@@ -45,21 +46,25 @@ def quantize(model: nn.Module, config: Quantization, example: Tensor | tuple[Any
         example: `(N, C, H, W)` with N at least 2 (BatchNorm needs it), or a tuple of arguments.
 
     Raises:
-        ValueError: the model is quantized already, is lazy, or has nothing to quantize, the example holds
-            no batch of 2 samples or does not run through the model, inference mode is on, a pattern in
-            `config.layers` matches no layer, or one asks for a float input of a layer that shares a quantized
-            activation with others.
+        ValueError: the model is quantized already, is lazy or TorchScript, or has nothing to quantize, the
+            example holds no batch of 2 samples or does not run through the model, inference mode is on, a
+            pattern in `config.layers` matches no layer or comes after others that match all of its layers, or
+            one asks for a float input of a layer that shares a quantized activation with others.
 
     Warns:
         UserWarning: a convolution or linear layer stays float, because it did not run as a plain one; or the
             example is negative somewhere although `input_signed` is False.
     """
+    check_model(model)
+    if not isinstance(config, Quantization):
+        raise ValueError(f"config must be a Quantization, got {config!s:.80}")
     if any(isinstance(module, Quantizer) for module in model.modules()):
         raise ValueError("the model is quantized already; quantize a fresh float model instead")
-    refuse_lazy(model)
-    args = example if isinstance(example, tuple) else (example,)
-    _check_example(args, config)
-    plain = Trace(lambda m: type(m) in QUANT_LAYERS, lambda m: type(m) in QUANT_ACTIVATIONS)
+    if torch.is_inference_mode_enabled():
+        raise ValueError("quantize cannot run in inference mode, whose tensors do not train; leave it first")
+    args = arguments(example, at_least=2)
+    _warn_of_signs(args, config)
+    plain = Trace(lambda m: _is_plain(m, QUANT_LAYERS), lambda m: _is_plain(m, QUANT_ACTIVATIONS))
     seen = trace(model, args, config.input_signed, training=True, seen=plain)
     if not seen.readers:
         raise ValueError(f"the model ran no plain {_kinds()}: there is nothing to quantize")
@@ -71,21 +76,18 @@ def quantize(model: nn.Module, config: Quantization, example: Tensor | tuple[Any
         _quantize_activation(model.get_submodule(site.name), site, seen.activations[site.name].samples)
     for site in readers:
         _quantize_layer(model.get_submodule(site.name), site, seen.readers[site.name].samples)
+    for module in model.modules():
+        if isinstance(module, nn.TransformerEncoderLayer) and isinstance(module.linear1, QuantLayer):
+            module.activation_relu_or_gelu = 0  # or its fast path in eval mode reads the weights themselves
     return model
 
 
-def _check_example(args: tuple[Any, ...], config: Quantization) -> None:
-    if torch.is_inference_mode_enabled():
-        raise ValueError("quantize cannot run in inference mode, whose tensors do not train; leave it first")
-    if not args or not isinstance(args[0], Tensor):
-        got = type(args[0]).__name__ if args else "nothing"
-        raise ValueError(f"example must be a tensor, or a tuple that starts with one; got {got}")
-    samples = len(args[0]) if args[0].dim() else 0
-    if samples < 2:
-        raise ValueError(
-            f"example must start with a batch of at least 2 samples, got {samples}: BatchNorm needs two"
-        )
-    if not config.input_signed and any(isinstance(x, Tensor) and (x < 0).any() for x in args):
+def _is_plain(module: nn.Module, kinds: Collection[type[nn.Module]]) -> bool:
+    return type(module) in kinds and "forward" not in vars(module)
+
+
+def _warn_of_signs(args: tuple[Any, ...], config: Quantization) -> None:
+    if not config.input_signed and any((x < 0).any() for x in tensors(args)):
         warnings.warn(
             "the example holds negative values, which input_signed=False clips to 0; set it to True",
             stacklevel=3,

@@ -1,14 +1,22 @@
 """Run a model once on an example, look on, and leave no trace."""
 
+import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.lazy import LazyModuleMixin
 from torch.utils._pytree import tree_leaves
 
 from qat.buffers import call_on
+
+UNFIT: tuple[tuple[type, str, str], ...] = (
+    (LazyModuleMixin, "lazy modules have no weights yet", "run the model on a batch first"),
+    (torch.jit.ScriptModule, "TorchScript cannot be looked into", "take the module it was made from"),
+    (nn.DataParallel, "DataParallel cannot be looked into", "take the module inside"),
+)
 
 
 class Watch(Protocol):
@@ -55,10 +63,13 @@ def run_example(
             if type(module).__name__ in ("StochasticDepth", "DropPath"):  # dropout of whole branches
                 module.eval()
         try:
-            with torch.no_grad(), torch.random.fork_rng(devices), mode:
+            with torch.no_grad(), torch.random.fork_rng(devices), _uncompiled(), mode:
                 return call_on(model, buffers, args)
-        except (RuntimeError, ValueError, IndexError) as error:
-            raise ValueError(f"the example does not run through {_last(model, watch)}: {error}") from error
+        except Exception as error:  # whatever a foreign model makes of an example
+            kind = "" if isinstance(error, (RuntimeError, ValueError)) else f"{type(error).__name__}: "
+            raise ValueError(
+                f"the example does not run through {_last(model, watch)}: {kind}{error}"
+            ) from error
 
 
 def tensors(tree: Any) -> list[Tensor]:
@@ -66,21 +77,52 @@ def tensors(tree: Any) -> list[Tensor]:
     return [x for x in tree_leaves(tree) if isinstance(x, Tensor)]
 
 
-def refuse_lazy(model: nn.Module) -> None:
-    """Refuse modules that have no weights yet.
+def check_model(model: Any) -> None:
+    """Refuse what no example can be run through while somebody looks on.
 
     Raises:
-        ValueError: a lazy module did not run yet.
+        ValueError: it is no module, or a module in it has no weights yet or cannot be looked into.
     """
-    lazy = [
-        name or "the model itself"
-        for name, module in model.named_modules()
-        if isinstance(module, nn.modules.lazy.LazyModuleMixin)
-    ]
-    if lazy:
-        raise ValueError(
-            f"lazy modules have no weights yet: {', '.join(lazy)}; run the model on a batch first"
-        )
+    if isinstance(model, type):
+        raise ValueError(f"model must be an nn.Module, got the class {model.__name__}; make one of it first")
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"model must be an nn.Module, got {type(model).__name__}")
+    for kind, rule, remedy in UNFIT:
+        names = [n or "the model itself" for n, module in model.named_modules() if isinstance(module, kind)]
+        if names:
+            raise ValueError(f"{rule}: {', '.join(names)}; {remedy}")
+
+
+def arguments(example: Any, at_least: int) -> tuple[Any, ...]:
+    """The example as a tuple of arguments, of which the first is a batch.
+
+    Args:
+        example: what the user gave.
+        at_least: how many samples the batch must have.
+
+    Raises:
+        ValueError: it does not start with such a batch, or a tensor in it is sparse, complex or on `meta`.
+    """
+    args = example if isinstance(example, tuple) else (example,)
+    if not args or not isinstance(args[0], Tensor):
+        got = type(args[0]).__name__ if args else "nothing"
+        raise ValueError(f"example must be a tensor, or a tuple that starts with one; got {got}")
+    for x in tensors(args):
+        if x.layout != torch.strided or x.is_complex() or x.is_meta:
+            got = f"{x.layout} tensor of {x.dtype} on {x.device}"
+            raise ValueError(f"example must hold dense real tensors, got a {got}; give it values as floats")
+    samples = len(args[0]) if args[0].dim() else 0
+    if samples < at_least:
+        need = f"{at_least} sample{'s' if at_least > 1 else ''}"
+        why = ": BatchNorm needs two" if at_least > 1 else ""
+        raise ValueError(f"example must start with a batch of at least {need}, got {samples}{why}")
+    return args
+
+
+def _uncompiled() -> AbstractContextManager[Any]:
+    """Compiled parts run as they were written, or the compiler would look at who looks on."""
+    # Where nothing was compiled the compiler is not loaded, which takes seconds.
+    return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
 
 
 def _last(model: nn.Module, watch: Watch) -> str:
@@ -117,7 +159,8 @@ def _hooked(model: nn.Module, watch: Watch) -> Iterator[None]:
     for name, module in model.named_modules():
         hooks += [
             module.register_forward_pre_hook(_named(enter, name), with_kwargs=True),
-            module.register_forward_hook(_named(leave, name), with_kwargs=True),
+            # First, so that what other hooks do to the output is seen as done to it.
+            module.register_forward_hook(_named(leave, name), prepend=True, with_kwargs=True),
         ]
     try:
         yield

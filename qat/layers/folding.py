@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from qat.buffers import copy_buffers
-from qat.layers.example import refuse_lazy, run_example, tensors
+from qat.layers.example import arguments, check_model, run_example
 from qat.layers.reads import Reads, listed, place_of
 from qat.quantizers import Quantizer
 
@@ -50,21 +50,19 @@ def fold_batchnorm(model: nn.Module, example: Tensor | tuple[Any, ...]) -> Foldi
         example: `(N, C, H, W)`, or a tuple of arguments.
 
     Raises:
-        ValueError: the model is quantized or lazy, or the example does not run through it.
+        ValueError: the model is quantized, lazy or TorchScript, or the example does not run through it.
     """
+    check_model(model)
     if any(isinstance(module, Quantizer) for module in model.modules()):
         raise ValueError("the model is quantized: fold the float model, then quantize it")
-    refuse_lazy(model)
+    args = arguments(example, at_least=1)
     buffers = copy_buffers(model)
     reads = Reads(
         {**dict(model.named_parameters(remove_duplicate=False)), **buffers},
-        gives=lambda module: type(module) in FOLDABLE,
+        gives=lambda module: type(module) in FOLDABLE and "forward" not in vars(module),
         takes=lambda module: isinstance(module, BATCH_NORMS),
     )
-    args = example if isinstance(example, tuple) else (example,)
-    output = run_example(model, args, buffers, False, reads, reads)
-    for x in tensors(output):
-        reads.note(x, "the model's caller")
+    reads.note_end(run_example(model, args, buffers, False, reads, reads))
     folded: dict[str, str] = {}
     kept: dict[str, str] = {}
     for name, norm in model.named_modules():
@@ -90,8 +88,8 @@ def _find_layer(model: nn.Module, reads: Reads, name: str, norm: nn.Module) -> t
         return "", "it does not read the output of a plain convolution or linear layer"
     layer = model.get_submodule(run.layer)
     sharers = _sharers(model, layer) - {run.layer}
-    if type(norm) not in BATCH_NORMS:
-        return "", f"it is a {type(norm).__name__}, not one of torch's own"
+    if type(norm) not in BATCH_NORMS or "forward" in vars(norm):
+        return "", f"it is a {type(norm).__name__} whose forward may not be torch's"
     if norm.running_mean is None:
         return "", "it keeps no running statistics"
     if sum(other.layer == run.layer for other in reads.runs.values()) != 1:

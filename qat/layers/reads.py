@@ -1,5 +1,6 @@
 """Who reads a layer's output, and the parameters and buffers of a model, while an example runs."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -46,16 +47,25 @@ class Reads(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        for x in tensors((args, kwargs)):
-            self.note(x, self.path[-1] if self.path else "")
+        self.note((args, kwargs), self.path[-1] if self.path else "")
         return func(*args, **(kwargs or {}))
 
-    def note(self, x: Tensor, reader: str) -> None:
-        """Somebody reads a tensor."""
-        if id(x) in self.runs:
-            self.runs[id(x)].readers.add(reader)
-        if place_of(x) in self.state_readers:
-            self.state_readers[place_of(x)].add(reader)
+    def note(self, tree: Any, reader: str) -> None:
+        """Somebody reads the tensors in a nest of tuples, lists and dicts."""
+        for x in tensors(tree):
+            if id(x) in self.runs:
+                self.runs[id(x)].readers.add(reader)
+            if place_of(x) in self.state_readers:
+                self.state_readers[place_of(x)].add(reader)
+
+    def note_end(self, output: Any) -> None:
+        """What the model returned will be read, and so will what is still held, by an attribute say."""
+        caller = "the model's caller"
+        self.note(output, caller)
+        for run in self.runs.values():
+            # Two references are the run's own, and the argument of this call.
+            if caller not in run.readers and sys.getrefcount(run.output) > 2:
+                run.readers.add("whoever keeps it after the forward")
 
     def others(self, name: str) -> str:
         """Who, beside the module itself, reads its parameters and buffers."""

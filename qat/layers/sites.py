@@ -50,7 +50,8 @@ def reader_sites(
     for name, reader in seen.readers.items():
         own = resolved.get(name, config)
         source = _source(reader, seen)
-        on_grid = source is not None and not _reads_otherwise(own, shared[source], config)
+        asked = config.own_input_settings(name)
+        on_grid = source is not None and all(getattr(shared[source], key) == asked[key] for key in asked)
         if source is not None and not on_grid and own.activation_bits == FLOAT:
             raise ValueError(
                 f"layers: {name} cannot have activation_bits 32, for it shares the output of {source} with "
@@ -84,12 +85,9 @@ def _source(reader: Reader, seen: Trace) -> str | None:
     return source if alone else None
 
 
-def _reads_otherwise(own: Quantization, shared: Quantization, config: Quantization) -> bool:
-    """Whether a layer was told, by its own name, to read its input in another way than it comes."""
-    return own.input_settings not in (shared.input_settings, config.input_settings)
-
-
 def _first_and_last(seen: Trace) -> set[str]:
     """The first layer that ran, and every layer whose output reaches no other layer."""
-    followed = frozenset[str]().union(*(f.upstream for r in seen.readers.values() for f in r.facts))
+    followed = frozenset[str]().union(
+        *(f.upstream - {r.name} for r in seen.readers.values() for f in r.facts)
+    )
     return {next(iter(seen.readers))} | (seen.readers.keys() - followed)

@@ -9,6 +9,7 @@ from qat.layers.activation import QuantActivation
 from qat.layers.config import FLOAT
 from qat.layers.convert import QUANT_LAYERS
 from qat.layers.cost import Row, Summary
+from qat.layers.example import arguments, check_model
 from qat.layers.layer import QuantLayer
 from qat.layers.trace import Reader, Trace, trace
 from qat.quantizers import PowerOfTwo, Quantizer
@@ -26,18 +27,17 @@ def summary(model: nn.Module, example: Tensor | tuple[Any, ...]) -> Summary:
         example: `(N, C, H, W)`, or a tuple of arguments that starts with a batch.
 
     Raises:
-        ValueError: the example does not start with a batch, or does not run through the model.
+        ValueError: the model is lazy or TorchScript; the example does not start with a batch, or does not run
+            through the model.
     """
-    args = example if isinstance(example, tuple) else (example,)
-    samples = len(args[0]) if args and isinstance(args[0], Tensor) and args[0].dim() else 0
-    if not samples:
-        raise ValueError("example must start with a batch of at least 1 sample")
+    check_model(model)
+    args = arguments(example, at_least=1)
     watch = Trace(lambda m: isinstance(m, LAYERS), lambda m: isinstance(m, QuantActivation))
     seen = trace(model, args, signed=True, training=False, seen=watch)
     rows, stored = [], {}
     for name, reader in seen.readers.items():
         module: Any = model.get_submodule(name)
-        rows.append(_row(model, module, reader, samples))
+        rows.append(_row(model, module, reader, len(args[0])))
         stored[module.weight] = (rows[-1].weight_bytes, rows[-1].float_bytes)
     return Summary(
         rows,
@@ -102,6 +102,8 @@ def _left_float(model: nn.Module, seen: Trace, rows: list[Row]) -> dict[str, str
 def _why(module: nn.Module, row: Row) -> str:
     if isinstance(module, QuantLayer):
         return "its weight has 32 bits" if row.weight_bits == FLOAT else "its input has 32 bits"
+    if "forward" in vars(module):
+        return "its forward was replaced"
     if type(module) in QUANT_LAYERS:
         return "weight and input have 32 bits"
     return f"there is no quantized form of {type(module).__name__}"

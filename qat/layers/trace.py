@@ -12,6 +12,12 @@ from qat.buffers import copy_buffers
 from qat.layers.example import run_example, tensors
 from qat.layers.facts import DROPOUT, MATRIX_PRODUCTS, Fact, conclude
 
+# Modules that multiply matrices; those of them that are no readers stay float.
+MATRIX_MODULES = (
+    *(nn.modules.conv._ConvNd, nn.Linear, nn.Bilinear, nn.MultiheadAttention),
+    *(nn.RNNBase, nn.RNNCellBase),
+)
+
 
 @dataclass
 class Reader:
@@ -51,6 +57,7 @@ class Trace(TorchFunctionMode):
         super().__init__()
         # The tensor is kept with its fact, so that its id is not given to another one meanwhile.
         self._facts: dict[int, tuple[Tensor, Fact]] = {}
+        self._sharing: dict[int, list[Tensor]] = {}  # the tensors of one memory, by its place
 
     def fact(self, x: Tensor) -> Fact:
         if id(x) in self._facts:
@@ -59,7 +66,16 @@ class Trace(TorchFunctionMode):
         return Fact(upstream=frozenset(self.readers))
 
     def learn(self, x: Tensor, fact: Fact) -> None:
+        if id(x) not in self._facts:
+            self._sharing.setdefault(_memory(x), []).append(x)
         self._facts[id(x)] = (x, fact)
+
+    def _learn_write(self, x: Tensor, fact: Fact) -> None:
+        """Something was written into a tensor: who shares its memory holds it, too, in a part at least."""
+        for other in self._sharing.get(_memory(x), []):
+            old = self.fact(other)
+            both = Fact(old.unsigned and fact.unsigned, upstream=old.upstream | fact.upstream)
+            self.learn(other, both)
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -72,9 +88,16 @@ class Trace(TorchFunctionMode):
             self.products.append((self.path[-1] if self.path else "", name))
         # Before the call: an in-place function changes what is known of its own input.
         fact = conclude(name, args, kwargs, self.fact)
+        given = [x for x in tensors((args, kwargs)) if not x.is_inference()]
+        versions = [x._version for x in given]
         output = func(*args, **kwargs)
-        for x in tensors(args[0] if name == "__setitem__" else output):
-            self.learn(x, fact)
+        written = [x for x, version in zip(given, versions, strict=True) if x._version != version]
+        unchanged = {id(x) for x in given} - {id(x) for x in written}
+        for x in written:
+            self._learn_write(x, fact)
+        for x in tensors(output):
+            if id(x) not in unchanged:  # `x.float()` is x, where x is one already
+                self.learn(x, fact)
         return output
 
     def enter(self, name: str, module: nn.Module, inputs: list[Any]) -> None:
@@ -90,6 +113,10 @@ class Trace(TorchFunctionMode):
             self.learn(output, Fact(upstream=self.fact(tensors(inputs)[0]).upstream | {name}))
         elif self.is_activation(module):
             return self._activated(name, output)
+        elif isinstance(module, MATRIX_MODULES):
+            for x in tensors(output):
+                fact = self.fact(x)
+                self.learn(x, replace(fact, upstream=fact.upstream | {name}))
         return None
 
     def _activated(self, name: str, output: Tensor) -> Tensor:
@@ -101,6 +128,13 @@ class Trace(TorchFunctionMode):
         alias = output.view_as(output)
         self.learn(alias, replace(fact, source=name))
         return alias
+
+
+def _memory(x: Tensor) -> int:
+    try:
+        return x.untyped_storage().data_ptr()
+    except RuntimeError:  # sparse, or inside torch.vmap: a memory of its own
+        return id(x)
 
 
 def trace(model: nn.Module, args: tuple[Any, ...], signed: bool, training: bool, seen: Trace) -> Trace:

@@ -50,13 +50,18 @@ def weight_quantizer(
         rounding: any rounding of `qat.gradients`, or your own.
 
     Raises:
-        ValueError: bits, scale or observer are not one of these; an observer or a power of two where the
-            scale has no use for it.
+        ValueError: bits, axis, scale or observer are not one of these; an observer where the scale has no
+            use for it.
     """
     _check("weight scale", scale, get_args(WeightScaleName))
     _check("weight observer", observer, get_args(WeightObserverName))
     if scale != "observed" and observer != "max":
         raise ValueError(f"weight observer must be max with scale={scale!r}, got {observer!r}; it has no say")
+    dims = weight.dim()
+    if axis is not None and not -dims <= axis < dims:
+        raise ValueError(
+            f"axis must be {-dims} to {dims - 1} for a weight of {dims} dimensions, or None; got {axis}"
+        )
     grid = IntGrid(bits)
     shape = (
         ()

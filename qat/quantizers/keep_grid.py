@@ -8,7 +8,9 @@ KEEP_GRID = {
     *("max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices"),
     *("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d"),
     *("flatten", "view", "view_as", "reshape", "unflatten", "squeeze", "unsqueeze", "permute", "transpose"),
-    *("chunk", "split", "unbind", "__getitem__", "channel_shuffle", "pixel_shuffle"),
+    *("chunk", "split", "unbind", "__getitem__", "narrow", "select", "index_select", "ravel"),
+    *("channel_shuffle", "pixel_shuffle", "pixel_unshuffle", "roll", "flip", "rot90"),
+    *("movedim", "moveaxis", "swapaxes", "swapdims", "repeat", "tile", "repeat_interleave", "expand_as"),
     *("contiguous", "clone", "detach", "expand"),
 }
 
@@ -20,9 +22,14 @@ def keeps_grid(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool
         name: of the function.
         args, kwargs: what it is called with.
     """
-    return name in KEEP_GRID or (name == "pad" and _pads_elements_or_zeros(args, kwargs))
+    if name == "pad":
+        constant = argument(args, kwargs, 2, "mode", "constant") == "constant"
+        return not constant or not argument(args, kwargs, 3, "value", None)
+    if name == "interpolate":
+        return argument(args, kwargs, 3, "mode", "nearest") in ("nearest", "nearest-exact")
+    return name in KEEP_GRID
 
 
-def _pads_elements_or_zeros(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    mode = args[2] if len(args) > 2 else kwargs.get("mode", "constant")
-    return mode != "constant" or not (args[3] if len(args) > 3 else kwargs.get("value"))
+def argument(args: tuple[Any, ...], kwargs: dict[str, Any], place: int, name: str, default: Any) -> Any:
+    """One argument of a call, given by place or by name."""
+    return args[place] if len(args) > place else kwargs.get(name, default)

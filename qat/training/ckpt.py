@@ -76,12 +76,12 @@ def check_resumable(
         raise ValueError(
             f"model.optimizer must be {trained_by}, that of ckpt_path {path}, to go on; got {optimizer}"
         )
-    for key in ("weight_scale", "activation_scale"):  # a learned scale has the keys of an observed one
-        theirs = ckpt["hyper_parameters"].get("quantization", {}).get(key, quantization[key])
-        if theirs != quantization[key]:
+    # Not all of it shows in the state: a learned scale has the keys of an observed one. The rounding is free.
+    for key, value in quantization.items():
+        theirs = ckpt["hyper_parameters"].get("quantization", {}).get(key, value)
+        if theirs != value and key != "rounding":
             raise ValueError(
-                f"model.quantization.{key} must be {theirs}, that of ckpt_path {path}, to go on; "
-                f"got {quantization[key]}"
+                f"model.quantization.{key} must be {theirs}, that of ckpt_path {path}, to go on; got {value}"
             )
     for key, value in phases.items():  # the state is that of a phase, which another plan would not leave
         theirs = ckpt["hyper_parameters"].get(key, value)

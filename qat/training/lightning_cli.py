@@ -99,6 +99,11 @@ class TrainCLI(LightningCLI):
             raise ValueError(f"seed_everything must be 0 to 2^32 - 1, got {seed}; any small number will do")
         if epochs is not None and epochs != -1 and epochs < 1:
             raise ValueError(f"trainer.max_epochs must be at least 1, or -1 for no end, got {epochs}")
+        if epochs is not None and 0 < epochs <= options.model.float_epochs:
+            raise ValueError(
+                f"model.float_epochs must be below trainer.max_epochs ({epochs}), or no epoch is quantized; "
+                f"got {options.model.float_epochs}"
+            )
         for name in POSITIVE:
             value = options.trainer[name]
             if value is not None and value != -1 and value <= 0:

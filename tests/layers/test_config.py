@@ -151,3 +151,10 @@ def test_a_configuration_draws_no_random_numbers() -> None:
     state = torch.get_rng_state()
     Quantization(rounding="stochastic")
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_a_pattern_that_comes_too_late_to_have_a_say() -> None:
+    layers = {"*": {"weight_bits": 3}, "fc": {"weight_bits": 2}}
+    with pytest.raises(ValueError, match=r"layers\['fc'\] has no say: .* match all that it does: fc; put it"):
+        Quantization(layers=layers).resolve(["conv", "fc"], [])
+    assert len(Quantization(layers=dict(reversed(layers.items()))).resolve(["conv", "fc"], [])) == 2

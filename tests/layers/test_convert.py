@@ -7,9 +7,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils.parametrizations import weight_norm
 
 from qat import Quantization, quantize
-from qat.layers import QuantConv2d, QuantLinear, QuantReLU
+from qat.layers import QuantConv2d, QuantLinear, QuantReLU, summary
 from qat.models import MODELS, LeNet, ResNet8, SmallCNN
 from qat.quantizers import Quantizer
 
@@ -331,6 +332,12 @@ def write_into(x: Tensor) -> Tensor:
     return y
 
 
+def write_through_a_view(x: Tensor) -> Tensor:
+    y = F.relu(x)
+    y.flatten(1)[:, 3:].sub_(0.5)
+    return y
+
+
 UNSIGNED_BETWEEN = [
     nn.ReLU6(),
     nn.Hardtanh(0.0, 1.0),
@@ -341,6 +348,14 @@ UNSIGNED_BETWEEN = [
     nn.Sequential(nn.Sigmoid(), nn.AvgPool2d(2)),
     Apply(lambda x: F.relu(x) * 2.0 + F.relu(x).mul(0.5)),
     Apply(lambda x: torch.cat([F.relu(x[:, :2]), torch.sigmoid(x[:, 2:])], 1)),
+    Apply(lambda x: x.clamp(min=0)),
+    Apply(lambda x: torch.clamp(x, 0, 6)),
+    Apply(lambda x: x.clamp_min(0.0)),
+    Apply(lambda x: F.relu6(x + 3) / 6),
+    Apply(lambda x: torch.maximum(F.relu(x), x.abs())),
+    Apply(lambda x: x.square().sqrt().exp()),
+    Apply(lambda x: F.interpolate(F.relu(x), scale_factor=2, mode="bilinear")),
+    Apply(lambda x: F.relu(x).double().float().type_as(x).to(x.dtype)),
 ]
 SIGNED_BETWEEN = [
     nn.SiLU(),
@@ -358,7 +373,12 @@ SIGNED_BETWEEN = [
     Apply(lambda x: F.relu(x) - 0.5),
     Apply(lambda x: F.interpolate(F.relu(x), scale_factor=2, mode="bicubic")),
     Apply(write_into),
+    Apply(write_through_a_view),
     Apply(Custom.apply),
+    Apply(lambda x: x.clamp(max=0)),
+    Apply(lambda x: x.clamp(-1, 1)),
+    Apply(lambda x: torch.clamp(x, min=x.mean())),
+    Apply(lambda x: F.relu(x) / -2.0),
 ]
 
 
@@ -392,8 +412,25 @@ KEEP = [
     Apply(lambda x: torch.flatten(x, 2).unflatten(2, (8, 8)).contiguous()),
     Apply(lambda x: x.unsqueeze(0).squeeze(0).clone()),
     Apply(lambda x: x.chunk(1, 1)[0].split(4, 1)[0]),
+    Apply(lambda x: x.to(x.dtype).float().type_as(x)),  # all three return x itself
+    nn.PixelShuffle(1),
+    nn.Upsample(scale_factor=2),
+    Apply(lambda x: F.interpolate(x, scale_factor=2, mode="nearest-exact")),
+    Apply(lambda x: x.roll(1, 2).flip(3).rot90(1, (2, 3)).narrow(2, 0, 4).movedim(2, 3).swapaxes(2, 3)),
+    Apply(lambda x: x.repeat(1, 1, 2, 1).tile(1, 1, 1, 2).repeat_interleave(2, 2)),
+    Apply(lambda x: x.index_select(2, torch.tensor([3, 0, 1]))),
 ]
-LEAVE = [nn.AvgPool2d(2), nn.ConstantPad2d(1, 0.3), Apply(lambda x: x + x)]
+
+
+def shift_a_view(x: Tensor) -> Tensor:
+    x.view(-1).add_(0.3)
+    return x
+
+
+LEAVE = [
+    *(nn.AvgPool2d(2), nn.ConstantPad2d(1, 0.3), Apply(lambda x: x + x)),
+    *(nn.Upsample(scale_factor=2, mode="bilinear"), Apply(shift_a_view)),
+]
 
 
 @pytest.mark.parametrize("keep", KEEP, ids=str)
@@ -435,6 +472,43 @@ def test_a_custom_function_does_not_make_the_layer_before_it_last() -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), Apply(Custom.apply), nn.Linear(4, 2))
     quantize(model, Quantization(), torch.rand(2, 4))
     assert [grid(model[i].weight_quantizer)[0] for i in (0, 1, 3)] == [8, 4, 8]
+
+
+def test_a_last_layer_whose_input_came_from_nowhere_is_last() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), Apply(torch.vmap(torch.relu)), nn.Linear(4, 2))
+    quantize(model, Quantization(), torch.rand(2, 4))
+    assert [grid(model[i].weight_quantizer)[0] for i in (0, 1, 3)] == [8, 4, 8]
+
+
+def test_a_layer_that_feeds_itself_and_no_other_is_last() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4))
+    model.append(model[2])
+    quantize(model, Quantization(), torch.rand(2, 4))
+    assert [grid(model[i].weight_quantizer)[0] for i in (0, 1, 2)] == [8, 4, 8]
+
+
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm, self.fc = nn.LSTM(4, 6, batch_first=True), nn.Linear(6, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc(self.lstm(x)[0])
+
+
+@pytest.mark.parametrize(
+    ("model", "x"),
+    [
+        (nn.Sequential(nn.Conv3d(1, 2, 1), nn.Flatten(), nn.Linear(16, 2)), torch.rand(2, 1, 2, 2, 2)),
+        (nn.Sequential(weight_norm(nn.Linear(4, 4)), nn.ReLU(), nn.Linear(4, 2)), torch.rand(2, 4)),
+        (Recurrent(), torch.rand(2, 3, 4)),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:left float")
+def test_what_a_float_layer_gives_is_not_the_networks_input(model: nn.Module, x: Tensor) -> None:
+    quantize(model, Quantization(input_bits=7), x)
+    (quantizer,) = (m for n, m in model.named_modules() if isinstance(m, Quantizer) and "weight" not in n)
+    assert quantizer.grid.bits == 4
 
 
 class Residual(nn.Module):
@@ -489,6 +563,16 @@ def test_an_activations_own_bits_hold_for_its_readers() -> None:
     assert isinstance(model.second.input_quantizer, nn.Identity)
 
 
+def test_a_layers_own_bits_count_where_they_are_those_of_the_rest_and_the_activation_has_others() -> None:
+    for bits in (8, 32):
+        layers = {"between": {"activation_bits": bits}, "second": {"activation_bits": 4}}
+        model = quantize(Line(nn.ReLU()), Quantization(layers=layers), torch.rand(2, 3, 8, 8))
+        assert grid(model.second.input_quantizer) == (4, False)
+    layers = {"between": {"activation_bits": 8}, "second": {"weight_bits": 5, "rounding": "ste"}}
+    model = quantize(Line(nn.ReLU()), Quantization(layers=layers), torch.rand(2, 3, 8, 8))
+    assert isinstance(model.second.input_quantizer, nn.Identity)
+
+
 def test_an_activation_that_feeds_nothing_cannot_be_named() -> None:
     config = Quantization(layers={"blocks.3.act": {"activation_bits": 2}})
     with pytest.raises(ValueError, match=r"layers pattern 'blocks\.3\.act' matches nothing"):
@@ -502,6 +586,50 @@ def test_what_stays_float_is_said() -> None:
     model = nn.Sequential(nn.Conv2d(3, 4, 3), Mine(4, 4, 3))
     with pytest.warns(UserWarning, match=r"left float, .*: 1$"):
         quantize(model, Quantization(), torch.rand(2, 3, 8, 8))
+
+
+def test_a_hook_that_changes_what_an_activation_gave_takes_it_off_the_grid(levels: Levels) -> None:
+    x = torch.rand(2, 3, 8, 8)
+    model = Line(nn.ReLU())
+    model.between.register_forward_hook(lambda module, args, output: output - 0.1)
+    quantize(model, Quantization(2, 2), x)
+    assert grid(model.second.input_quantizer) == (2, True)
+    model = Line(nn.ReLU())
+    model.between.register_forward_hook(lambda module, args, output: None)
+    quantize(model, Quantization(2, 2), x)
+    assert grid(model.between.quantizer) == (2, False)
+
+
+def test_a_layer_whose_forward_was_replaced_is_not_plain() -> None:
+    model = Line(nn.ReLU())
+    plain = model.second.forward
+    model.second.forward = lambda x: plain(x) * 2  # as accelerate's hooks do
+    relu = model.between.forward
+    model.between.forward = lambda x: relu(x)
+    with pytest.warns(UserWarning, match=r"left float, .*: second$"):
+        quantize(model, Quantization(), torch.rand(2, 3, 8, 8))
+    assert type(model.between) is nn.ReLU
+    assert summary(model, torch.rand(2, 3, 8, 8)).left_float == {"second": "its forward was replaced"}
+
+
+def test_a_transformers_fast_path_does_not_go_around_the_quantizers() -> None:
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    x = torch.randn(2, 3, 8)
+    with pytest.warns(UserWarning, match=r"left float, .*: self_attn\.out_proj$"):
+        quantize(layer, Quantization(2, 2, 2, 2, input_signed=True), x)
+    layer.eval()
+    with torch.no_grad():
+        fast = layer(x)
+    torch.testing.assert_close(fast, layer(x))  # torch's own attention without grad rounds differently
+
+
+def test_a_compiled_model_is_looked_at_uncompiled() -> None:
+    model = torch.compile(Line(nn.ReLU()), backend="eager")
+    torch._dynamo.utils.counters.clear()
+    quantize(model, Quantization(), torch.rand(2, 3, 8, 8))
+    assert not torch._dynamo.utils.counters["frames"]
+    assert isinstance(model._orig_mod.between, QuantReLU)
 
 
 def test_functional_dropout_is_off_while_the_example_runs() -> None:

@@ -1,6 +1,7 @@
 """BatchNorm folded into the layer before it: the same function without it."""
 
 import copy
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -77,6 +78,10 @@ class Reads(nn.Module):
         if case == "shared_memory":
             self.double()  # now, for it gives every parameter memory of its own
             self.other.weight = nn.Parameter(self.conv.weight.data)
+        for name in ("conv", "bn"):
+            if case == f"{name}_forward":
+                module = getattr(self, name)
+                module.forward = lambda x, plain=module.forward: 2 * plain(x)
         if case == "buffer":
             self.register_buffer("weight", self.conv.weight)
         if case == "sequence":
@@ -101,6 +106,10 @@ class Reads(nn.Module):
                 return self.bn(y) + y.flatten(1).sum()
             case "returned":
                 return self.bn(y), y
+            case "stored":
+                self.seen = y
+            case "object":
+                return SimpleNamespace(logits=self.bn(y), features=y)
             case "twice":
                 return self.bn(self.conv(y))
             case "norm_twice":
@@ -136,6 +145,8 @@ KEPT = {
     "in_place": "the output of conv is also read by the model itself",
     "view": "the output of conv is also read by the model itself",
     "returned": "the output of conv is also read by the model's caller",
+    "stored": "the output of conv is also read by whoever keeps it after the forward",
+    "object": "the output of conv is also read by whoever keeps it after the forward",
     "twice": "conv runs more than once",
     "norm_twice": "it ran 2 times on the example",
     "shared": "conv shares its weight or bias with other",
@@ -150,6 +161,8 @@ KEPT = {
     "statistics_read": "its own weight, bias or statistics are also read by the model itself",
     "sequence": "its channels are not those of fc",
     "statistics": "it keeps no running statistics",
+    "conv_forward": "it does not read the output of a plain convolution or linear layer",
+    "bn_forward": "it is a BatchNorm2d whose forward may not be torch's",
     "hook": "it or conv has hooks, which may change what passes",
 }
 

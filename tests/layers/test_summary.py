@@ -122,6 +122,27 @@ def test_what_is_left_float_is_listed_with_the_reason() -> None:
     assert "runs in training alone: auxiliary" in text
 
 
+def test_input_bits_of_two_readers_of_which_one_quantizes_anew() -> None:
+    class Fork(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.relu, self.a, self.b = nn.ReLU(), nn.Linear(4, 4), nn.Linear(4, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            y = self.relu(x)
+            return self.a(y) + self.b(y)
+
+    model = quantize(Fork(), Quantization(layers={"a": {"activation_bits": 2}}), torch.rand(2, 4))
+    assert [row.input_bits for row in summary(model, torch.rand(2, 4)).rows] == [2, 8]
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_a_recurrent_layer_is_listed_as_float(kind: type[nn.Module]) -> None:
+    whole = summary(kind(4, 6), torch.rand(2, 3, 4))
+    (name,) = whole.left_float
+    assert name.startswith("the model itself: ")
+
+
 def test_as_text() -> None:
     lines = str(summary(small(Quantization(power_of_two=True)), torch.rand(2, 3, 8, 8))).splitlines()
     assert len(lines) == 1 + 4 + 2
@@ -135,7 +156,5 @@ def test_as_text() -> None:
 
 
 def test_refused() -> None:
-    with pytest.raises(ValueError, match="example must start with a batch of at least 1 sample"):
-        summary(small(), ())
     with pytest.raises(ValueError, match=r"does not run through 0 \(QuantConv2d\)"):
         summary(small(), torch.rand(2, 1, 8, 8))

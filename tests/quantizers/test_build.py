@@ -58,6 +58,12 @@ def test_a_power_of_two_wraps_any_scale() -> None:
     assert isinstance(activation_quantizer(WEIGHT, 4, signed=True, power_of_two=True).scale, PowerOfTwo)
 
 
+@pytest.mark.parametrize("axis", [4, -5])
+def test_an_axis_that_is_none(axis: int) -> None:
+    with pytest.raises(ValueError, match=f"axis must be -4 to 3 for a weight of 4 dim.* None; got {axis}"):
+        weight_quantizer(WEIGHT, 4, axis=axis)
+
+
 def test_wrong_choices() -> None:
     with pytest.raises(ValueError, match="unknown weight scale 'learnd'; nearest: learned"):
         weight_quantizer(WEIGHT, 4, axis=0, scale="learnd")  # type: ignore[arg-type]

@@ -63,6 +63,10 @@ CASES = {
     "no_start": (["--model.start", "no.ckpt"], ["start must be a .ckpt file", "no.ckpt"]),
     "scale_rate": (["--model.scale_learning_rate", "-1"], ["scale_learning_rate", ">= 0", "-1"]),
     "float_epochs": (["--model.float_epochs", "-1"], ["float_epochs", ">= 0", "-1"]),
+    "all_float": (
+        ["--model.float_epochs", "2", "--trainer.max_epochs", "2"],
+        ["model.float_epochs", "below trainer.max_epochs (2)", "got 2"],
+    ),
     "freeze": (["--model.freeze_epoch", "0"], ["freeze_epoch must be above float_epochs (0), got 0"]),
     "freeze_word": (["--model.freeze_epoch", "late"], ["model.freeze_epoch", "an integer", "late"]),
     "seed": (["--seed_everything", "-3"], ["seed_everything", "got -3"]),

@@ -183,6 +183,14 @@ def test_a_finished_run_has_nothing_to_resume(
             ["--model.quantization.weight_scale", "learned"],
             "model.quantization.weight_scale must be observed, that of ckpt_path",
         ),
+        (
+            ["--model.quantization.layers", "{fc: {weight_scale: learned}}"],
+            "model.quantization.layers must be {}, that of ckpt_path",
+        ),
+        (
+            ["--model.quantization.weight_observer", "mse"],
+            "model.quantization.weight_observer must be max, that of ckpt_path",
+        ),
         (["--model.float_epochs", "1"], "model.float_epochs must be 0, that of ckpt_path"),
         (["--model.freeze_epoch", "3"], "model.freeze_epoch must be None, that of ckpt_path"),
         (["--model.optimizer", "sgd"], "model.optimizer must be adamw, that of ckpt_path"),
