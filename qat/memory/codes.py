@@ -19,8 +19,8 @@ def bits_stored(bits: int) -> int:
 def pack_bits(index: Tensor, bits: int) -> Tensor:
     """Small integers, several to a byte.
 
-    The tensor is cut into `8 / bits` equal parts that lie above each other: part i takes the bits from
-    `i bits` on. Neighbours would share a byte more naturally, but then every access has a stride.
+    The tensor is folded in the middle, its second half into the next higher bits, until bytes are full.
+    Neighbours would share a byte more naturally, but then every access has a stride.
 
     Args:
         index: uint8 `(n,)`, each below `2 ** bits`.
@@ -30,29 +30,22 @@ def pack_bits(index: Tensor, bits: int) -> Tensor:
     """
     if bits == 8:
         return index
-    length = -(-len(index) * bits // 8)
-    packed = index[:length].clone()
-    for part in range(1, 8 // bits):
-        above = index[part * length : (part + 1) * length]
-        packed[: len(above)].add_(above, alpha=2 ** (part * bits))  # shifts and joins in one pass
-    return packed
+    half = -(-len(index) // 2)
+    folded = index[:half].clone()
+    folded[: len(index) - half].add_(index[half:], alpha=2**bits)  # shifts and joins in one pass
+    return pack_bits(folded, 2 * bits)
 
 
 def unpack_bits(packed: Tensor, bits: int, count: int) -> Tensor:
     """The inverse of `pack_bits`. Shape: uint8 `(ceil(count bits / 8),)` -> uint8 `(count,)`."""
     if bits == 8:
         return packed
-    length, parts = len(packed), 8 // bits
-    index = packed.new_empty(parts * length)
-    for part in range(parts):
-        own = index[part * length : (part + 1) * length]
-        if part == 0:
-            torch.bitwise_and(packed, 2**bits - 1, out=own)
-            continue
-        torch.bitwise_right_shift(packed, part * bits, out=own)
-        if part < parts - 1:
-            own.bitwise_and_(2**bits - 1)
-    return index[:count]
+    half = -(-count // 2)
+    folded = unpack_bits(packed, 2 * bits, half)
+    index = folded.new_empty(count)
+    torch.bitwise_and(folded, 2**bits - 1, out=index[:half])
+    torch.bitwise_right_shift(folded[: count - half], bits, out=index[half:])
+    return index
 
 
 @dataclass(frozen=True)
