@@ -2,7 +2,6 @@
 
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 _UNITS = {"B": 1} | {
@@ -12,20 +11,22 @@ _UNITS = {"B": 1} | {
 }
 
 
+Point = tuple[int, int]
+"""A batch size, and the peak in bytes that was measured at it."""
+
+
 @dataclass(frozen=True)
 class Budget:
     """What fits.
 
     Args:
         bytes: that a training step may take on top of the process that holds the network.
-        batches: the two batch sizes at which peaks were measured.
-        peaks: by mode, the growth of the process at these.
+        points: by mode, the two measurements.
         largest: by mode, the largest batch that fits; None: the peak did not grow with the batch.
     """
 
     bytes: int
-    batches: tuple[int, int]
-    peaks: dict[str, tuple[int, int]]
+    points: dict[str, tuple[Point, Point]]
     largest: dict[str, int | None]
 
 
@@ -46,18 +47,25 @@ def parse_bytes(text: str) -> int:
     return size
 
 
-def largest_batch(batches: Sequence[int], peaks: Sequence[int], budget: int) -> int | None:
-    """Where the line through two measured peaks meets the budget.
+def second_batch(point: Point, budget: int) -> int:
+    """The batch to measure beside the first: a quarter of what may fit, at most eight times the first.
 
-    Args:
-        batches: two different sizes.
-        peaks: the bytes measured at these.
-        budget: bytes.
+    The nearer it lies to what fits, the less the noise of the measurements counts. Where it would lie too
+    near the first, half of the first.
+    """
+    batch, peak = point
+    probe = min(8 * batch, budget * batch // max(peak, 1) // 4)
+    return probe if probe >= 2 * batch else batch // 2
+
+
+def largest_batch(points: tuple[Point, Point], budget: int) -> int | None:
+    """Where the line through two measured peaks meets the budget.
 
     Returns:
         The batch, 0 where none fits; None: the peaks do not grow with the batch.
     """
-    each = (peaks[1] - peaks[0]) / (batches[1] - batches[0])
+    (batch, peak), (other, its_peak) = points
+    each = (its_peak - peak) / (other - batch)
     if each <= 0:
         return None
-    return max(0, math.floor((budget - (peaks[0] - each * batches[0])) / each))
+    return max(0, math.floor((budget - (peak - each * batch)) / each))

@@ -64,8 +64,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     _show(study)
     for file in files:
         print(f"written to {file}")
-    if any(row.steps.identical is False for row in study.rows.values()):
-        leave("error: a mode computes other gradients than its twin", 1)
+    different = [name for name, row in study.rows.items() if row.steps.identical is False]
+    if different:
+        leave(f"error: computes other gradients than its twin: {', '.join(different)}", 1)
 
 
 def _parse(argv: Sequence[str] | None) -> dict[str, Any]:
@@ -96,8 +97,8 @@ def _run(case: Case, rounds: int, depths: Sequence[int], budget: int | None, out
         TextColumn("left:"),
         TimeRemainingColumn(),
     )
-    progress = Progress(*columns, console=Console(stderr=True), transient=True, refresh_per_second=4)
-    with progress:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("", total=work(rounds, depths, budget is not None))
         running = 0.0
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from qat.studies.memory.budget import Budget, largest_batch
+from qat.studies.memory.budget import Budget, Point, largest_batch, second_batch
 from qat.studies.memory.case import Case
 from qat.studies.memory.depth import Sweep, sweep
 from qat.studies.memory.modes import MODES
@@ -51,7 +51,7 @@ class Study:
 
 def work(rounds: int, depths: Sequence[int], budget: bool) -> float:
     """The work that `run_study` reports in all, in steps."""
-    processes = len(MODES) * (2 if budget else 1)
+    processes = len(MODES) * (3 if budget else 1)
     return len(MODES) * (_COUNT + rounds) + _PROCESS * processes + _COUNT * (len(MODES) + 1) * len(depths)
 
 
@@ -86,10 +86,11 @@ def run_study(case: Case, rounds: int, depths: Sequence[int], budget: int | None
 
 
 def _fit(case: Case, rows: dict[str, Row], budget: int, advance: Advance) -> Budget:
-    batches = (case.batch // 2, case.batch)
-    peaks: dict[str, tuple[int, int]] = {}
+    points: dict[str, tuple[Point, Point]] = {}
     for name, row in rows.items():
-        advance(f"fresh process, batch {batches[0]}: {name}", _PROCESS)
-        peaks[name] = growth(case, name, batches[0]).peak, row.peak
-    largest = {name: largest_batch(batches, each, budget) for name, each in peaks.items()}
-    return Budget(budget, batches, peaks, largest)
+        first = case.batch, row.peak
+        batch = second_batch(first, budget)
+        advance(f"fresh process, batch {batch}: {name}", 2 * _PROCESS)
+        points[name] = first, (batch, growth(case, name, batch).peak)
+    largest = {name: largest_batch(pair, budget) for name, pair in points.items()}
+    return Budget(budget, points, largest)

@@ -13,6 +13,17 @@ from qat.studies.memory.steps import Steps, ratios
 from qat.studies.memory.study import Row
 
 
+_MODES = (
+    "Saved: counted by autograd. Held between forward and backward, peak of a step: growth of a fresh process. "
+    "Equal: losses, gradients and state of every step are those of float or QAT plain, to the last bit."
+)
+_DEPTH = (
+    "Stacks of equal residual blocks: MB an image that are kept; MB that the backward saves anew, of one "
+    "segment at a time; bytes that a block adds for each element of its output."
+)
+_BUDGET = "The largest batch whose step takes {} MB on top of the process that holds the network."
+
+
 def modes_table(rows: Mapping[str, Row]) -> Table:
     """One row for each mode: sizes and their shares of float's, step time, and whether it equals its twin."""
     titles = ["mode", "saved MB (share)", "held MB (share)", "peak MB (share)", "step / float's", "equal"]
@@ -21,7 +32,7 @@ def modes_table(rows: Mapping[str, Row]) -> Table:
     for name, row in rows.items():
         sizes = [_size_and_share(getattr(row, f), getattr(rows[FLOAT], f)) for f in ("saved", "held", "peak")]
         lines.append([name, *sizes, time_ratio(steps, name), identical(row.steps)])
-    return _table(titles, lines)
+    return _table(_MODES, titles, lines)
 
 
 def depth_table(sweep: Sweep) -> Table:
@@ -29,7 +40,7 @@ def depth_table(sweep: Sweep) -> Table:
 
     Then what one checkpointed segment saves anew, and what a block adds.
     """
-    titles = ["MB an image, blocks:", *map(str, sweep.depths), "saved anew", "B an element"]
+    titles = ["blocks", *map(str, sweep.depths), "anew", "slope"]
     lines = []
     for name, curve in sweep.curves.items():
         anew = list(dict.fromkeys(megabytes(size) for size in curve.recomputed if size))
@@ -42,14 +53,14 @@ def depth_table(sweep: Sweep) -> Table:
 
 def budget_table(budget: Budget) -> Table:
     """One row for each mode: the peaks measured, and the largest batch."""
-    low, high = budget.batches
-    title = f"largest batch in {megabytes(budget.bytes)} MB"
-    titles = ["mode", f"peak MB at {low}", f"peak MB at {high}", title, "/ float's"]
+    titles = ["mode", "peak MB (batch)", "peak MB (batch)", "largest batch", "/ float's"]
     lines = []
-    for name, peaks in budget.peaks.items():
+    for name, points in budget.points.items():
         largest, floating = budget.largest[name], budget.largest[FLOAT]
-        share = f"{largest / floating:.1f}" if largest and floating else "-"
-        lines.append([name, *map(megabytes, peaks), fits(largest), share])
+        times = f"{largest / floating:.1f}" if largest and floating else "-"
+        lines.append(
+            [name, *(f"{megabytes(peak)} ({batch})" for batch, peak in points), fits(largest), times]
+        )
     return _table(titles, lines)
 
 
@@ -86,12 +97,12 @@ def fits(batch: int | None) -> str:
     return "any" if batch is None else f"{batch:,}" if batch > 1 else "none"
 
 
-def _table(titles: Sequence[str], lines: Sequence[Sequence[str]]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=0)
+def _table(text: str, titles: Sequence[str], lines: Sequence[Sequence[str]]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=0, title=text, title_justify="left", title_style="")
     for column, title in enumerate(titles):
-        # In a narrow terminal the titles wrap, the values stay whole.
-        width = max(len(line[column]) for line in lines)
-        table.add_column(title, justify="left" if column == 0 else "right", min_width=width)
+        # Titles wrap, values stay whole.
+        width = max(map(len, [*title.split(), *(line[column] for line in lines)]))
+        table.add_column(title, justify="left" if column == 0 else "right", width=width)
     for line in lines:
         table.add_row(*map(Text, line), style="red" if "NO" in line else None)
     return table
