@@ -12,10 +12,9 @@ from qat.studies.memory.modes import FLOAT
 from qat.studies.memory.steps import Steps, ratios
 from qat.studies.memory.study import Row
 
-
 _MODES = (
-    "Saved: counted by autograd. Held between forward and backward, peak of a step: growth of a fresh process. "
-    "Equal: losses, gradients and state of every step are those of float or QAT plain, to the last bit."
+    "Saved: counted by autograd. Held between forward and backward, peak of a step: growth of a fresh "
+    "process. Equal: losses, gradients and state of every step are those of float or QAT plain, to the last bit."
 )
 _DEPTH = (
     "Stacks of equal residual blocks: MB an image that are kept; MB that the backward saves anew, of one "
@@ -61,7 +60,7 @@ def budget_table(budget: Budget) -> Table:
         lines.append(
             [name, *(f"{megabytes(peak)} ({batch})" for batch, peak in points), fits(largest), times]
         )
-    return _table(titles, lines)
+    return _table(_BUDGET.format(megabytes(budget.bytes)), titles, lines)
 
 
 def megabytes(size: float) -> str:
