@@ -14,7 +14,8 @@ from qat.studies.memory.study import Row
 
 _MODES = (
     "Saved: counted by autograd. Held between forward and backward, peak of a step: growth of a fresh "
-    "process. Equal: losses, gradients and state of every step are those of float or QAT plain, to the last bit."
+    "process. Equal: losses, gradients and state of every step are those of float or QAT plain, to the last "
+    "bit."
 )
 _DEPTH = (
     "Stacks of equal residual blocks: MB an image that are kept; MB that the backward saves anew, of one "
@@ -47,7 +48,7 @@ def depth_table(sweep: Sweep) -> Table:
         lines.append(
             [name, *map(megabytes, curve.saved), " to ".join(anew[:1] + anew[1:][-1:]) or "-", slope]
         )
-    return _table(titles, lines)
+    return _table(_DEPTH, titles, lines)
 
 
 def budget_table(budget: Budget) -> Table:
