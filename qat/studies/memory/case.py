@@ -1,7 +1,7 @@
 """What the study measures: one network, its bits and the size of its batch."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -40,7 +40,7 @@ class Case:
     batch: int = 128
     bits: int = 4
     scale: Literal["observed", "learned"] = "observed"
-    checkpoint: Sequence[str] = field(default=())
+    checkpoint: Sequence[str] = ()
     device: Literal["cpu", "cuda"] = "cpu"
 
     def __post_init__(self) -> None:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -60,6 +60,7 @@ def sweep(case: Case, depths: Sequence[int], advance: Callable[[str, int], None]
 
     Source: Chen et al. 2016, "Training deep nets with sublinear memory cost", section 3 (sqrt(n) segments).
     """
+    case = replace(case, checkpoint=())  # names of its own model
     depths = sorted(set(depths))
     counts: dict[str, list[float]] = {}
     for name, mode in _CURVES.items():

@@ -8,7 +8,7 @@ from qat.studies.memory.modes import BOTH, FLOAT, MODES, PLAIN
 
 
 def test_slopes_and_segments() -> None:
-    case, seen = Case(image=(3, 16, 16)), []
+    case, seen = Case(image=(3, 16, 16), checkpoint=["layers.*"]), []  # of another model
     found = sweep(case, [9, 4, 4], lambda name, depth: seen.append((name, depth)))
     assert found.depths == [4, 9]
     assert seen == [(name, depth) for name in [*MODES, SQRT] for depth in (4, 9)]
