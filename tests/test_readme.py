@@ -10,6 +10,9 @@ import pytest
 
 from qat.comparison import cli as comparison
 from qat.studies import gradient_table, tour
+from qat.studies.memory import cli as memory
+from qat.studies.memory import study
+from qat.studies.memory.child import Growth
 from qat.training import cli as training
 
 ROOT = Path(__file__).parent.parent
@@ -69,6 +72,15 @@ def test_the_gradient_scripts_run(beside_configs: Path) -> None:
         for argv in commands(script):
             main(argv)  # leaves with 1 where a gradient or a figure is wrong
     assert (beside_configs / "tour.html").is_file()
+
+
+def test_memory_commands_run(beside_configs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Tiny, and without the processes of its own for each mode.
+    monkeypatch.setattr(study, "growth", lambda _case, _name, size: Growth(size, size))
+    tiny = ["--image", "3", "8", "8", "--batch", "4", "--rounds", "3"]
+    for argv in commands("memory.py"):
+        memory.main([*argv, *tiny, *(["--depth", "1", "2"] if "--depth" in argv else [])])
+    assert (beside_configs / "runs" / "memory" / "memory.json").is_file()
 
 
 def test_both_ways_without_make_are_shown() -> None:

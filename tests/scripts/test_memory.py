@@ -1,0 +1,40 @@
+"""The script from the outside."""
+
+import json
+import re
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+from qat.studies.memory import study
+from qat.studies.memory.child import Growth
+from qat.studies.memory.modes import MODES
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "memory.py"
+
+
+def test_a_small_study(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    # Six processes would take longer than all the rest; tests/studies/memory/test_process.py starts them.
+    monkeypatch.setattr(study, "growth", lambda _case, _name, size: Growth(10**6 * size, 10**5 * size))
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.chdir(tmp_path)
+    arguments = ["--model", "resnet8", "--image", "3", "8", "8", "--batch", "4", "--rounds", "3"]
+    arguments += ["--scale", "learned", "--depth", "1", "2", "--budget", "1GB"]
+    monkeypatch.setattr(sys, "argv", [str(SCRIPT), *arguments])
+    runpy.run_path(str(SCRIPT), run_name="__main__")
+    out, _ = capsys.readouterr()
+    lines = out.splitlines()
+    assert lines[0].startswith("resnet8, 4 images of 3x8x8, 4 bits, learned scales; ")
+    assert max(map(len, lines)) <= 80
+    for name in MODES:
+        assert sum(re.match(rf" {re.escape(name)} +[\d.]", line) is not None for line in lines) == 3
+    assert lines[-4:] == [
+        f"written to {Path('runs/memory') / name}"
+        for name in ("memory.json", "modes.png", "depth.png", "budget.png")
+    ]
+    rows = json.loads(Path("runs/memory/memory.json").read_text(encoding="utf-8"))["rows"]
+    assert [row["steps"]["identical"] for row in rows.values()] == [None, True, None, True, True, True]
