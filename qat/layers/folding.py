@@ -42,8 +42,9 @@ def fold_batchnorm(model: nn.Module, example: Tensor | tuple[Any, ...]) -> Foldi
     and its keys vanish. What reads what is seen while the example runs once, in eval mode.
 
     A BatchNorm folds where its layer is a plain one of torch's, ran once, gives its output to nothing else
-    and shares its weight or bias with no other module, and where nothing but the two reads their parameters,
-    a function in the model's forward (`F.conv2d(x, self.conv.weight)`) for one.
+    (nor to an attribute that keeps it) and shares its weight or bias with no other module, and where nothing
+    but the two reads their parameters, a function in the model's forward (`F.conv2d(x, self.conv.weight)`)
+    for one.
 
     Args:
         model: a float model; fold before `quantize`.

@@ -35,10 +35,16 @@ def check_settings(
 def plain(quantization: Quantization) -> dict[str, Any]:
     """The configuration in types that a .ckpt file may hold; a function becomes its name."""
     settings = asdict(quantization)
-    if callable(settings["rounding"]):  # one without a name is given anew by who loads the file
-        names = [name for name, function in ROUNDINGS.items() if function is settings["rounding"]]
-        settings["rounding"] = names[0] if names else getattr(settings["rounding"], "__qualname__", "unnamed")
+    for block in (settings, *settings["layers"].values()):
+        if callable(block.get("rounding")):
+            block["rounding"] = _name_of(block["rounding"])
     return settings
+
+
+def _name_of(rounding: Any) -> str:
+    """A name of `ROUNDINGS`; a function that has none there is given anew by who loads the file."""
+    names = [name for name, function in ROUNDINGS.items() if function is rounding]
+    return names[0] if names else getattr(rounding, "__qualname__", "unnamed")
 
 
 def dropout_seed(seed: int, epoch: int, rank: int) -> int:

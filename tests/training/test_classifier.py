@@ -51,9 +51,8 @@ def test_huber_is_on_one_hot_targets() -> None:
 
 @pytest.mark.parametrize("rounding", ["zero", "ste", round_zero])
 def test_hyperparameters_are_plain_and_rebuild_the_model(rounding: Any, tmp_path: Path) -> None:
-    model = built(
-        Quantization(2, 3, rounding=rounding, layers={"fc": {"weight_bits": 5}}), loss="cross_entropy"
-    )
+    layers = {"fc": {"weight_bits": 5, "rounding": rounding}}
+    model = built(Quantization(2, 3, rounding=rounding, layers=layers), loss="cross_entropy")
     run = trainer(limit_train_batches=1)
     run.fit(model, loader(8, 8), loader(8, 8))
     run.save_checkpoint(tmp_path / "x.ckpt")
