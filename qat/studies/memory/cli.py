@@ -1,9 +1,11 @@
 """The command line of the memory study."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
+from jsonargparse import Namespace
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -12,6 +14,7 @@ from qat.studies.memory.budget import parse_bytes
 from qat.studies.memory.case import Case
 from qat.studies.memory.depth import check_depths
 from qat.studies.memory.modes import MODES
+from qat.studies.memory.process import pickled
 from qat.studies.memory.report import write_report
 from qat.studies.memory.study import Study, run_study, work
 from qat.studies.memory.table import budget_table, depth_table, modes_table
@@ -50,15 +53,24 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line; `argv` without the program's name, by default the process's own.
 
     Raises:
-        SystemExit: 1 where a mode's gradients are not its twin's, 2 on bad input, 130 when stopped.
+        SystemExit: 1 where a mode's gradients are not its twin's, 2 on bad input or too little memory, 130
+            when stopped.
     """
     quiet()
     try:
-        asked = _parse(argv)
-        study = _run(**asked)
-        files = write_report(study, Path(asked["out"]))
+        args = _parser().parse_args(None if argv is None else list(argv))
+        case, budget = _check(args)
     except BAD_INPUT as error:
         leave(f"error: {one_line(error)}", 2)
+    try:
+        study = _run(case, args.rounds, args.depth, budget)
+        files = write_report(study, Path(args.out))
+    except OSError as error:  # a full disk, a process that failed; all else is a bug
+        leave(f"error: {one_line(error)}", 2)
+    except RuntimeError as error:
+        if re.search("allocate memory|out of memory", str(error)):
+            leave(f"error: batch {case.batch} does not fit into the memory here; try a smaller one", 2)
+        raise
     except KeyboardInterrupt:
         leave("stopped; nothing is written", 130)
     _show(study)
@@ -69,8 +81,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         leave(f"error: computes other gradients than its twin: {', '.join(different)}", 1)
 
 
-def _parse(argv: Sequence[str] | None) -> dict[str, Any]:
-    args = _parser().parse_args(None if argv is None else list(argv))
+def _check(args: Namespace) -> tuple[Case, int | None]:
+    """The case, and the bytes of the budget."""
     check_writable("out", args.out)
     names = ("model", "image", "batch", "bits", "scale", "checkpoint", "device")
     case = Case(**{name: args[name] for name in names})
@@ -83,12 +95,12 @@ def _parse(argv: Sequence[str] | None) -> dict[str, Any]:
         raise ValueError(
             f"batch must be at least 4 with a budget, which measures half of it; got {case.batch}"
         )
-    for mode in MODES.values():
-        case.build(mode)  # what cannot be built is said before the work begins
-    return {"case": case, "rounds": args.rounds, "depths": args.depth, "budget": budget, "out": args.out}
+    for name in MODES:
+        pickled(case, name)  # what cannot be built or handed over is said before the work begins
+    return case, budget
 
 
-def _run(case: Case, rounds: int, depths: Sequence[int], budget: int | None, out: str) -> Study:
+def _run(case: Case, rounds: int, depths: Sequence[int], budget: int | None) -> Study:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

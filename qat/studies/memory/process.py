@@ -1,5 +1,6 @@
 """Measure a mode in a process of its own, where nothing of another mode is left."""
 
+import io
 import json
 import os
 import pickle
@@ -21,6 +22,27 @@ from qat.training.messages import one_line
 _ENVIRONMENT = {"MALLOC_MMAP_THRESHOLD_": "65536"}
 
 
+def pickled(case: Case, name: str) -> bytes:
+    """The network of a mode as it is handed to another process.
+
+    Raises:
+        ValueError: it cannot be built so, or not be handed over.
+    """
+    stream = io.BytesIO()
+    try:
+        torch.save(case.build(MODES[name]), stream)
+    except (
+        pickle.PicklingError,
+        AttributeError,
+        TypeError,
+    ) as error:  # pickle's words for what it cannot take
+        raise ValueError(
+            f"model {case.model} must be one that torch.save can write, to be measured in a process of its "
+            f"own: {error}"
+        ) from error
+    return stream.getvalue()
+
+
 def growth(case: Case, name: str, size: int) -> Growth:
     """How much a fresh process grows in training steps of a mode.
 
@@ -30,26 +52,13 @@ def growth(case: Case, name: str, size: int) -> Growth:
         size: images a step.
 
     Raises:
-        ValueError: the model cannot be handed to another process, or that process failed.
+        ChildProcessError: the process failed.
     """
-    mode = MODES[name]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "model.pt"
-        try:
-            torch.save(case.build(mode), file)
-        except (
-            pickle.PicklingError,
-            AttributeError,
-            TypeError,
-        ) as error:  # pickle's words for what it cannot take
-            raise ValueError(
-                f"model {case.model} must be one that torch.save can write, to be measured in a process of "
-                f"its own: {error}"
-            ) from error
-        task = Task(
-            str(file), mode.packed, size, tuple(case.image), CLASSES, case.device, torch.get_num_threads()
-        )
-        _run(name, task)
+        file.write_bytes(pickled(case, name))
+        packed, threads = MODES[name].packed, torch.get_num_threads()
+        _run(name, Task(str(file), packed, size, tuple(case.image), CLASSES, case.device, threads))
         return Growth(**json.loads(file.with_suffix(".json").read_text(encoding="utf-8")))
 
 
@@ -65,7 +74,7 @@ def _run(name: str, task: Task) -> None:
     )
     if child.returncode:
         last = one_line((child.stderr.strip().splitlines() or ["it says nothing; out of memory?"])[-1])
-        raise ValueError(
+        raise ChildProcessError(
             f"the process that measures {name!r} at batch {task.size} ended with {child.returncode}: {last}; "
             "try a smaller batch"
         )

@@ -66,7 +66,8 @@ def run_study(case: Case, rounds: int, depths: Sequence[int], budget: int | None
         advance: told before each part of the work.
 
     Raises:
-        ValueError: the network cannot be built so, or a process failed.
+        ValueError: the network cannot be built so.
+        ChildProcessError: a fresh process failed.
     """
     began = time.perf_counter()
     bytes_saved = {}
@@ -77,7 +78,7 @@ def run_study(case: Case, rounds: int, depths: Sequence[int], budget: int | None
     steps = train_in_turn(case, rounds, lambda name: advance(f"training: {name}", 1))
     rows = {}
     for name in MODES:
-        advance(f"fresh process: {name}", _PROCESS)
+        advance(f"peak at batch {case.batch}: {name}", _PROCESS)
         grown = growth(case, name, case.batch)
         rows[name] = Row(bytes_saved[name], steps[name], grown.peak, grown.held)
     found = None if budget is None else _fit(case, rows, budget, advance)
@@ -90,7 +91,7 @@ def _fit(case: Case, rows: dict[str, Row], budget: int, advance: Advance) -> Bud
     for name, row in rows.items():
         first = case.batch, row.peak
         batch = second_batch(first, budget)
-        advance(f"fresh process, batch {batch}: {name}", 2 * _PROCESS)
+        advance(f"peak at batch {batch}: {name}", 2 * _PROCESS)
         points[name] = first, (batch, growth(case, name, batch).peak)
     largest = {name: largest_batch(pair, budget) for name, pair in points.items()}
     return Budget(budget, points, largest)

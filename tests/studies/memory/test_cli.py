@@ -65,6 +65,36 @@ def test_other_gradients_end_with_1(
     assert "NO" in out
 
 
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (ChildProcessError("it ended"), "error: it ended\n"),
+        (
+            RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"),
+            "error: batch 128 does not fit",
+        ),
+    ],
+)
+def test_what_may_fail_on_the_way(
+    error: Exception,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "run_study", fail)
+    assert left(capsys, 2, "--out", str(tmp_path))[1].startswith(message)
+
+
+def test_a_bug_keeps_its_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "run_study", lambda *_: int("a bug"))
+    with pytest.raises(ValueError, match="a bug"):
+        main(["--out", str(tmp_path)])
+
+
 def test_ctrl_c(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def stop(*_: object) -> None:
         raise KeyboardInterrupt

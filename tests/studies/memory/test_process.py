@@ -11,7 +11,7 @@ from torch import nn
 from qat.studies.memory.case import Case
 from qat.studies.memory.child import Growth, Task, measure
 from qat.studies.memory.modes import BOTH, MODES
-from qat.studies.memory.process import growth
+from qat.studies.memory.process import growth, pickled
 from qat.studies.memory.saved import saved
 
 
@@ -34,7 +34,7 @@ def test_a_process_that_fails_is_one_line(
     ended = subprocess.CompletedProcess([], code, "", stderr)
     monkeypatch.setattr(subprocess, "run", lambda *_args, **_options: ended)
     text = f"^the process that measures 'packed' at batch 8 ended with {code}: {said}; try a smaller batch$"
-    with pytest.raises(ValueError, match=text):
+    with pytest.raises(ChildProcessError, match=text):
         growth(Case("resnet8"), "packed", 8)
 
 
@@ -44,7 +44,7 @@ def test_a_model_that_cannot_be_handed_over(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(Case, "build", lambda *_: Local())
     with pytest.raises(ValueError, match=r"model resnet20 must be one that torch\.save can write"):
-        growth(Case(), "packed", 8)
+        pickled(Case(), "packed")
 
 
 def test_the_child_measures_its_task(tmp_path) -> None:

@@ -24,8 +24,9 @@ def row(table: Table, name: str) -> list[str]:
 
 
 def test_modes(study: Study) -> None:
+    study.rows[BOTH].steps.seconds[:] = 2.5, 3.0, 3.5
     table = modes_table(study.rows)
-    assert row(table, BOTH) == ["100", "(0.17)", "110", "(0.18)", "120", "(0.19)", "6.00", "±", "0.00", "yes"]
+    assert row(table, BOTH) == ["100", "(0.17)", "110", "(0.18)", "120", "(0.19)", "6.00", "±", "0.50", "yes"]
     assert row(table, "float") == ["600", "(1.00)", "610", "(1.00)", "620", "(1.00)", "1", "-"]
 
 
