@@ -1,0 +1,77 @@
+"""What the first use costs: fresh processes, with an empty cache of compiled code and with a full one."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from statistics import median
+from tempfile import TemporaryDirectory
+
+import torch
+
+from qat.studies.benchmark.steps import FLOAT_COMPILED, OURS
+
+MODES = (OURS, f"{OURS}, learned scales", f"{OURS}, compiled", FLOAT_COMPILED)
+STEPS = 20
+CACHES = ("cold", "warm")
+
+
+@dataclass
+class Startup:
+    """The seconds of each of the first steps, by the state of the cache: `cold`, `warm`.
+
+    Args:
+        name: of the mode.
+        seconds: by cache.
+        error: why there are none.
+    """
+
+    name: str
+    seconds: dict[str, list[float]] = field(default_factory=dict)
+    error: str = ""
+
+    def first(self, cache: str) -> float:
+        """How much longer the first step took than the later ones, in seconds."""
+        return self.seconds[cache][0] - self._later(cache)
+
+    def extra(self, cache: str) -> float:
+        """The same of the first half of the steps together: what is compiled later counts, too."""
+        half = self.seconds[cache][: len(self.seconds[cache]) // 2]
+        return sum(half) - len(half) * self._later(cache)
+
+    def _later(self, cache: str) -> float:
+        return median(self.seconds[cache][len(self.seconds[cache]) // 2 :])
+
+
+def measure_startup(
+    model: str, batch_size: int, device: torch.device, show: Callable[[str], None]
+) -> list[Startup]:
+    """Train in each mode for a few steps, twice, in processes of their own.
+
+    Args:
+        model, batch_size, device: what is trained.
+        show: told what is going on before each of `len(MODES) * len(CACHES)` processes.
+    """
+    return [_startup(mode, model, batch_size, device, show) for mode in MODES]
+
+
+def _startup(
+    mode: str, model: str, batch_size: int, device: torch.device, show: Callable[[str], None]
+) -> Startup:
+    startup = Startup(mode)
+    with TemporaryDirectory(prefix="qat-startup-") as folder:
+        command = [sys.executable, "-m", "qat.studies.benchmark.first_use", mode, model]
+        command += [str(n) for n in (batch_size, STEPS, torch.get_num_threads(), device)]
+        environment = os.environ | {"TORCHINDUCTOR_CACHE_DIR": folder}
+        for cache in CACHES:
+            show(f"{mode}, {cache} cache")
+            if startup.error:
+                continue
+            run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+            if run.returncode:
+                startup.error = (run.stderr.strip().splitlines() or ["no message"])[-1]
+            else:
+                startup.seconds[cache] = json.loads(run.stdout.splitlines()[-1])
+    return startup
