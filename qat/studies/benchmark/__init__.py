@@ -1,4 +1,4 @@
-"""The benchmark: what quantizing costs, beside the memory's own speed, float training and other frameworks."""
+"""The benchmark: what quantizing costs, beside float training, other frameworks and the memory itself."""
 
 from qat.studies.benchmark.cli import main
 

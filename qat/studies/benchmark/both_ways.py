@@ -11,7 +11,9 @@ from qat.studies.benchmark.paths import path_of, without_compiler
 Function = Callable[[Tensor], Tensor]
 
 
-def peer(name: str, make: Callable[[], Function], x: Tensor, g: Tensor, package: str | None = None) -> Candidate:
+def peer(
+    name: str, make: Callable[[], Function], x: Tensor, g: Tensor, package: str | None = None
+) -> Candidate:
     """A quantizer of another framework."""
     return Candidate(name, lambda: Work(_both_ways(make(), x, g)), package)
 

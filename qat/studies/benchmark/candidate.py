@@ -11,7 +11,7 @@ class Work:
 
     Args:
         call: does the work once.
-        path: how its quantizers ran, asked after the first calls: `compiled`, `eager`; empty where it has none.
+        path: how its quantizers run, asked after the first calls; empty where it has none.
     """
 
     call: Callable[[], object]

@@ -29,9 +29,8 @@ def in_words(machine: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items() if number)
     load = "" if machine["load"] is None else f", load {machine['load']:.1f}"
     where = "" if machine["device"] == "cpu" else f"{machine['device']}, "
-    return (
-        f"{where}{machine['processor']}, {machine['cores']} cores, {machine['threads']} threads{load}; {versions}"
-    )
+    cores = f"{machine['cores']} cores, {machine['threads']} threads{load}"
+    return f"{where}{machine['processor']}, {cores}; {versions}"
 
 
 def _processor() -> str:

@@ -10,8 +10,9 @@ from qat.studies.benchmark import peer_brevitas, peer_torch_ao
 from qat.studies.benchmark.both_ways import ours
 from qat.studies.benchmark.candidate import Candidate, Work
 
-FLOOR = "floor: x * 2, g * 2"  # two passes over the memory, which no quantizer can do without
-OBSERVED, LEARNED = "qat, observed scale", "qat, learned scale"
+FLOOR = "x * 2, g * 2"  # two passes over the memory, which no quantizer can do without
+OBSERVED, LEARNED = "qat, observed", "qat, learned"
+REFERENCES = {FLOOR: "floor", OBSERVED: "observed"}
 BITS = 4
 
 
@@ -24,9 +25,9 @@ def candidates(shape: Sequence[int], device: torch.device) -> list[Candidate]:
     """
     x, g = numbers(shape, device)
     makers: dict[str, Callable[[], Quantizer]] = {
-        "qat, fixed scale": lambda: activation_quantizer(x, BITS, signed=True).eval(),
+        "qat, fixed": lambda: activation_quantizer(x, BITS, signed=True).eval(),
         OBSERVED: lambda: observed(x),
-        "qat, observed by channel": lambda: weight_quantizer(x, BITS, axis=0),
+        "qat, by channel": lambda: weight_quantizer(x, BITS, axis=0),
         LEARNED: lambda: learned(x),
     }
     return [

@@ -33,7 +33,7 @@ def without_compiler() -> Iterator[None]:
 
 
 def paths_in(model: nn.Module, images: Tensor) -> str:
-    """How the quantizers of a model run, from one forward: `eager`, or `compiled 12, eager 9`."""
+    """Which path the quantizers of a model take: `compiled`, `eager`, or how many are compiled: `12/21`."""
     paths: Counter[str] = Counter()
 
     def count(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
@@ -46,4 +46,4 @@ def paths_in(model: nn.Module, images: Tensor) -> str:
     finally:
         for hook in hooks:
             hook.remove()
-    return next(iter(paths)) if len(paths) == 1 else ", ".join(f"{name} {n}" for name, n in paths.items())
+    return next(iter(paths)) if len(paths) == 1 else f"{paths['compiled']}/{paths.total()}"

@@ -14,8 +14,8 @@ PACKAGE = "brevitas"
 def quantizers(x: Tensor, g: Tensor, bits: int) -> list[Candidate]:
     """QuantIdentity while it learns its scale, and in its first 300 batches, when it takes a percentile."""
     makers: dict[str, Callable[[], Function]] = {
-        "Brevitas QuantIdentity, learned scale": lambda: _activation("QuantIdentity", bits).to(x.device),
-        "Brevitas QuantIdentity, its first 300 batches": lambda: _activation(
+        "Brevitas, learned": lambda: _activation("QuantIdentity", bits).to(x.device),
+        "Brevitas, first 300 batches": lambda: _activation(
             "QuantIdentity", bits, collect_stats_steps=10**9
         ).to(x.device),
     }

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from qat.studies.benchmark.both_ways import Function, peer
 from qat.studies.benchmark.candidate import Candidate
 
+PER_TENSOR = "torch, per tensor"  # torch.fake_quantize_per_tensor_affine
+
 
 def quantizers(x: Tensor, g: Tensor, bits: int) -> list[Candidate]:
     """The operators, with a fixed scale, and the modules, whose scale is observed or learned."""
@@ -17,14 +19,12 @@ def quantizers(x: Tensor, g: Tensor, bits: int) -> list[Candidate]:
     scale, scales = x.abs().amax() / high, x.abs().flatten(1).amax(1) / high
     zero, zeros = (torch.zeros_like(s, dtype=torch.int32) for s in (scale, scales))
     makers: dict[str, Callable[[], Function]] = {
-        "torch.fake_quantize_per_tensor_affine": lambda: (
-            lambda x: torch.fake_quantize_per_tensor_affine(x, scale, zero, -high, high)
-        ),
-        "torch.fake_quantize_per_channel_affine": lambda: (
+        PER_TENSOR: lambda: lambda x: torch.fake_quantize_per_tensor_affine(x, scale, zero, -high, high),
+        "torch, per channel": lambda: (
             lambda x: torch.fake_quantize_per_channel_affine(x, scales, zeros, 0, -high, high)
         ),
-        "torch.ao, observed scale": lambda: _observed(high).to(x.device),
-        "torch.ao, learned scale": lambda: _learned(x, high),
+        "torch.ao, observed": lambda: _observed(high).to(x.device),
+        "torch.ao, learned": lambda: _learned(x, high),
     }
     return [peer(name, make, x, g) for name, make in makers.items()]
 
@@ -62,7 +62,7 @@ def _learned(x: Tensor, high: int) -> nn.Module:
 
 
 def fx(model: nn.Module, images: Tensor) -> nn.Module:
-    """The network as torch.ao's FX mode trains it; convolution, BatchNorm and ReLU fused; weights by channel."""
+    """The network as torch.ao's FX mode trains it; blocks fused, weights by channel."""
     with _deprecated():
         from torch.ao import quantization as ao
         from torch.ao.quantization.quantize_fx import prepare_qat_fx

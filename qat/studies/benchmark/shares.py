@@ -91,9 +91,10 @@ def _forward_kinds(events: list[FunctionEvent]) -> dict[int, str]:
 
 def _around(event: FunctionEvent) -> Iterator[FunctionEvent]:
     """The event, and those that it happened in, from the inside out."""
-    while event is not None:
-        yield event
-        event = event.cpu_parent
+    outer: FunctionEvent | None = event
+    while outer is not None:
+        yield outer
+        outer = outer.cpu_parent
 
 
 @contextmanager

@@ -11,9 +11,9 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from qat.studies.benchmark.steps import FLOAT_COMPILED, OURS
+from qat.studies.benchmark.steps import COMPILED, FLOAT_COMPILED, LEARNED, OURS
 
-MODES = (OURS, f"{OURS}, learned scales", f"{OURS}, compiled", FLOAT_COMPILED)
+MODES = (OURS, LEARNED, COMPILED, FLOAT_COMPILED)
 STEPS = 20
 CACHES = ("cold", "warm")
 

@@ -43,26 +43,28 @@ class Mode:
 
 
 W4A4 = Quantization(weight_bits=BITS, activation_bits=BITS)
-LEARNED = Quantization(BITS, BITS, weight_scale="learned", activation_scale="learned")
-FLOAT, FLOAT_COMPILED, OURS = "float", "float, compiled", "qat W4A4"
+ALL_LEARNED = Quantization(BITS, BITS, weight_scale="learned", activation_scale="learned")
+FLOAT, FLOAT_COMPILED = "float", "float, compiled"
+OURS, COMPILED, LEARNED = "qat", "qat, compiled", "qat, learned scales"
+REFERENCES = {FLOAT: "float", FLOAT_COMPILED: "compiled", OURS: "qat"}
 MODES = {
     FLOAT: Mode(),
     FLOAT_COMPILED: Mode(compiled=True),
     "float, channels_last": Mode(channels_last=True),
     OURS: Mode(W4A4),
     f"{OURS}, QAT_COMPILE=0": Mode(W4A4, without_compiler=True),
-    f"{OURS}, compiled": Mode(W4A4, compiled=True),
+    COMPILED: Mode(W4A4, compiled=True),
     f"{OURS}, channels_last": Mode(W4A4, channels_last=True),
     f"{OURS}, packed": Mode(W4A4, packed=True),
     f"{OURS}, checkpointed": Mode(W4A4, checkpointed=True),
     f"{OURS}, packed, checkpointed": Mode(W4A4, packed=True, checkpointed=True),
-    f"{OURS}, learned scales": Mode(LEARNED),
+    LEARNED: Mode(ALL_LEARNED),
 }
 Prepare = Callable[[nn.Module, Tensor], nn.Module]
 PEERS: dict[str, tuple[Prepare, str | None]] = {
-    "torch.ao FX W4A4": (peer_torch_ao.fx, None),
-    "torchao PT2E W8A8": (peer_torch_ao.pt2e, "torchao"),
-    "Brevitas W4A4": (lambda model, images: peer_brevitas.network(model, BITS), peer_brevitas.PACKAGE),
+    "torch.ao FX": (peer_torch_ao.fx, None),
+    "torchao PT2E, 8 bits": (peer_torch_ao.pt2e, "torchao"),
+    "Brevitas": (lambda model, images: peer_brevitas.network(model, BITS), peer_brevitas.PACKAGE),
 }
 
 
@@ -80,7 +82,9 @@ def candidates(model: str, batch_size: int, device: torch.device) -> list[Candid
         return Work(training_step(prepare(_network(model, device), images), images, targets))
 
     own = [Candidate(name, partial(train_in, mode, model, images, targets)) for name, mode in MODES.items()]
-    peers = [Candidate(name, partial(of_peer, prepare), package) for name, (prepare, package) in PEERS.items()]
+    peers = [
+        Candidate(name, partial(of_peer, prepare), package) for name, (prepare, package) in PEERS.items()
+    ]
     return own + peers
 
 
@@ -103,8 +107,8 @@ def train_in(mode: Mode, model: str, images: Tensor, targets: Tensor) -> Work:
         checkpoint_blocks(network, ["blocks.*", *(["stem"] if hasattr(network, "stem") else [])])
     path = partial(paths_in, network, images)
     if mode.compiled:
-        compiled: nn.Module = torch.compile(network, fullgraph=True)
-        return Work(training_step(compiled, images, targets), lambda: "in the graph" if mode.config else "")
+        network.compile(fullgraph=True)  # in place: it stays a module
+        return Work(training_step(network, images, targets), lambda: "graph" if mode.config else "")
     step = training_step(network, images, targets, packed_activations if mode.packed else nullcontext)
     if mode.without_compiler:
         return Work(without_compiler()(step), without_compiler()(path))

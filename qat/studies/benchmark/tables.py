@@ -1,6 +1,6 @@
 """The figures as tables for a terminal."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich import box
 from rich.table import Table
@@ -11,40 +11,43 @@ from qat.studies.benchmark.startup import CACHES, Startup
 from qat.studies.benchmark.timing import Timing
 
 
-def timing_table(title: str, timings: Sequence[Timing], references: Sequence[str]) -> Table:
-    """Median, spread, and how many times as long as each reference: one row for each candidate.
+def timing_table(title: str, timings: Sequence[Timing], references: Mapping[str, str]) -> Table:
+    """Median, spread between the quartiles in % of it, and how many times as long as each reference.
 
     Args:
         title: above the table.
-        timings: the rows.
-        references: names of candidates; those that did not run are left out.
+        timings: one for each row.
+        references: names of candidates, and what a column calls them; who did not run is left out.
     """
     known = {timing.name: timing for timing in timings if timing.seconds}
     columns = [name for name in references if name in known]
-    table = _table(title, "", "path", "ms", "spread", *(f"/ {name.partition(':')[0]}" for name in columns))
+    table = _table(title, "", "path", "ms", "spread", *(f"/ {references[name]}" for name in columns))
     for timing in timings:
         if timing.seconds:
-            ratios = [f"{timing.ratio(known[name]):.2f}" for name in columns]
-            figures = [milliseconds(timing.median), milliseconds(timing.spread), *ratios]
+            ratios = [digits(timing.ratio(known[name])) for name in columns]
+            figures = [milliseconds(timing.median), f"{100 * timing.spread / timing.median:.0f} %", *ratios]
             table.add_row(Text(timing.name), timing.path, *figures)
-    _remarks(table, timings)
+    _remarks(table, [f"{t.name}: {t.missing or 'failed: ' + t.error}" for t in timings if not t.seconds])
     return table
 
 
 def scaling_table(timings: dict[int, list[Timing]], reference: str) -> Table:
     """Milliseconds at each size, and beside them how many times as long as the reference."""
     names = [timing.name for timing in next(iter(timings.values()))]
-    table = _table("Cost against size, forward and backward, ms (times the floor)", "elements", *names)
+    table = _table("Cost against size: forward and backward in ms (times the floor)", "elements", *names)
     for size, row in timings.items():
         known = {timing.name: timing for timing in row if timing.seconds}
         cells = []
         for timing in row:
             text = milliseconds(timing.median) if timing.seconds else "-"
             if timing.seconds and reference in known and timing.name != reference:
-                text += f" ({timing.ratio(known[reference]):.1f})"
+                text += f" ({digits(timing.ratio(known[reference]))})"
             cells.append(text)
         table.add_row(f"{size:,}", *cells)
-    _remarks(table, [timing for row in timings.values() for timing in row])
+    reasons = [
+        t.missing or f"{t.name} failed: {t.error}" for row in timings.values() for t in row if not t.seconds
+    ]
+    _remarks(table, list(dict.fromkeys(reasons)))
     return table
 
 
@@ -71,25 +74,29 @@ def startup_table(title: str, startups: Iterable[Startup]) -> Table:
 
 
 def milliseconds(seconds: float) -> str:
-    """Three digits: `0.0123`, `1.23`, `123`."""
-    value = 1000 * seconds
-    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+    return digits(1000 * seconds)
+
+
+def digits(value: float) -> str:
+    """Three of them: `0.0120`, `1.23`, `12.3`; of a larger number all before the point."""
+    return f"{value:.0f}" if value >= 100 else f"{value:#.3g}"
 
 
 def _table(title: str, *columns: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", title_style="bold")
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )
     for number, column in enumerate(columns):
-        table.add_column(column, justify="left" if number == 0 or column == "path" else "right")
+        left = number == 0 or column == "path"
+        table.add_column(column, justify="left" if left else "right", no_wrap=left)
     return table
 
 
-def _remarks(table: Table, timings: Iterable[Timing]) -> None:
-    """Below the table, why rows are absent."""
-    reasons: dict[str, list[str]] = {}
-    for timing in timings:
-        if not timing.seconds:
-            reason = timing.missing or f"failed: {timing.error}"
-            names = reasons.setdefault(reason, [])
-            names.extend([] if timing.name in names else [timing.name])
-    table.caption = "\n".join(f"{'; '.join(names)}: {reason}" for reason, names in reasons.items())
-    table.caption_justify = "left"
+def _remarks(table: Table, lines: Sequence[str]) -> None:
+    """Below the table, why figures are absent."""
+    table.caption, table.caption_justify = Text("\n".join(lines)), "left"
