@@ -11,7 +11,7 @@ import sys
 # Threads that sleep while they wait: on a machine with other work to do, spinning ones make a step ten times
 # slower. It must be said before torch starts its threads.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-os.environ.setdefault("KINETO_LOG_LEVEL", "5")  # the profiler's own remarks
+os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # the profiler's own remarks
 
 try:
     from qat.studies.benchmark import main

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
-from rich.table import Table
+from rich.console import Group
 
 from qat.studies.benchmark import ops, scaling, startup, steps
 from qat.studies.benchmark.candidate import Candidate
@@ -43,7 +43,7 @@ class Settings:
 class Outcome:
     """What a part found: tables for a person, plain values for a file, and what went wrong."""
 
-    tables: list[Table] = field(default_factory=list)
+    tables: list[Group] = field(default_factory=list)
     results: Any = None
     errors: list[str] = field(default_factory=list)
 

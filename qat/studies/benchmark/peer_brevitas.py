@@ -31,9 +31,11 @@ def network(model: nn.Module, bits: int) -> nn.Module:
     from brevitas.quant import Int8ActPerTensorFloat, Int8WeightPerChannelFloat
 
     layers = [name for name, m in model.named_modules() if isinstance(m, nn.Conv2d | nn.Linear)]
+    # The last activation feeds the average pool, and what comes out of that is quantized.
+    *activations, _ = [name for name, m in model.named_modules() if isinstance(m, nn.ReLU)]
     for name, module in list(model.named_modules()):
         new: nn.Module
-        if isinstance(module, nn.ReLU):
+        if name in activations:
             new = _activation("QuantReLU", bits)
         elif name in layers:
             ends = name in (layers[0], layers[-1])

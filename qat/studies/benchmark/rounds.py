@@ -60,6 +60,7 @@ def measure(
         if name in works:
             seconds = [seconds_of(works[name].call, 1, device) for _ in range(2)]
             calls[name] = min(MOST, max(1, round(TURN / max(seconds[-1], 1e-9))))
+    gc.freeze()  # what is there by now need not be looked through in each round
     for number in range(rounds):
         gc.collect()  # here, not within the time of whoever allocates next
         gc.disable()
@@ -69,6 +70,7 @@ def measure(
             if name in works:
                 timings[name].seconds.append(seconds_of(works[name].call, calls[name], device))
         gc.enable()
+    gc.unfreeze()
     return list(timings.values())
 
 

@@ -51,12 +51,16 @@ def profile_step(name: str, step: Callable[[], object], steps: int, device: torc
             with record_function(STEP):
                 step()
     time = "self_device_time_total" if device.type == "cuda" else "self_cpu_time_total"
-    events = list(profiler.events())
-    kinds = _forward_kinds(events)
-    seconds = dict.fromkeys(KINDS, 0.0)
+    return Shares(name, {kind: t / 1e6 / steps for kind, t in by_kind(list(profiler.events()), time).items()})
+
+
+def by_kind(events: list[FunctionEvent], time: str) -> dict[str, float]:
+    """The sum over the events of their attribute `time`, in microseconds, for each of `KINDS`."""
+    forward = _forward_kinds(events)
+    sums = dict.fromkeys(KINDS, 0.0)
     for event in events:
-        seconds[_kind(event, kinds)] += getattr(event, time) / 1e6 / steps
-    return Shares(name, seconds)
+        sums[_kind(event, forward)] += getattr(event, time)
+    return sums
 
 
 def _kind(event: FunctionEvent, forward: dict[int, str]) -> str:

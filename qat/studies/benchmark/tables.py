@@ -3,15 +3,18 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from rich import box
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from qat.studies.benchmark.shares import KINDS, Shares
-from qat.studies.benchmark.startup import CACHES, Startup
+from qat.studies.benchmark.startup import CACHES, STEPS, Startup
 from qat.studies.benchmark.timing import Timing
 
+ABSENT = "-"
 
-def timing_table(title: str, timings: Sequence[Timing], references: Mapping[str, str]) -> Table:
+
+def timing_table(title: str, timings: Sequence[Timing], references: Mapping[str, str]) -> Group:
     """Median, spread between the quartiles in % of it, and how many times as long as each reference.
 
     Args:
@@ -21,82 +24,70 @@ def timing_table(title: str, timings: Sequence[Timing], references: Mapping[str,
     """
     known = {timing.name: timing for timing in timings if timing.seconds}
     columns = [name for name in references if name in known]
-    table = _table(title, "", "path", "ms", "spread", *(f"/ {references[name]}" for name in columns))
-    for timing in timings:
-        if timing.seconds:
-            ratios = [digits(timing.ratio(known[name])) for name in columns]
-            figures = [milliseconds(timing.median), f"{100 * timing.spread / timing.median:.0f} %", *ratios]
-            table.add_row(Text(timing.name), timing.path, *figures)
-    _remarks(table, [f"{t.name}: {t.missing or 'failed: ' + t.error}" for t in timings if not t.seconds])
-    return table
+    table = _table("", "path", "ms", "spread", *(f"/ {references[name]}" for name in columns))
+    for timing in known.values():
+        ratios = [digits(timing.ratio(known[name])) for name in columns]
+        spread = f"{100 * timing.spread / timing.median:.0f} %"
+        table.add_row(Text(timing.name), timing.path, digits(1000 * timing.median), spread, *ratios)
+    return _below(title, table, [_absence(timing) for timing in timings if not timing.seconds])
 
 
-def scaling_table(timings: dict[int, list[Timing]], reference: str) -> Table:
+def scaling_table(timings: dict[int, list[Timing]], reference: str) -> Group:
     """Milliseconds at each size, and beside them how many times as long as the reference."""
-    names = [timing.name for timing in next(iter(timings.values()))]
-    table = _table("Cost against size: forward and backward in ms (times the floor)", "elements", *names)
+    table = _table("elements", *(timing.name for timing in next(iter(timings.values()))))
+    remarks = []
     for size, row in timings.items():
         known = {timing.name: timing for timing in row if timing.seconds}
         cells = []
         for timing in row:
-            text = milliseconds(timing.median) if timing.seconds else "-"
+            cells.append(digits(1000 * timing.median) if timing.seconds else ABSENT)
             if timing.seconds and reference in known and timing.name != reference:
-                text += f" ({digits(timing.ratio(known[reference]))})"
-            cells.append(text)
+                cells[-1] += f" ({digits(timing.ratio(known[reference]))})"
         table.add_row(f"{size:,}", *cells)
-    reasons = [
-        t.missing or f"{t.name} failed: {t.error}" for row in timings.values() for t in row if not t.seconds
-    ]
-    _remarks(table, list(dict.fromkeys(reasons)))
-    return table
+        remarks += [timing.missing or _absence(timing) for timing in row if not timing.seconds]
+    title = "Cost against size: forward and backward in ms (times the first column)"
+    return _below(title, table, list(dict.fromkeys(remarks)))
 
 
-def shares_table(title: str, shares: Iterable[Shares]) -> Table:
+def shares_table(title: str, shares: Iterable[Shares]) -> Group:
     """Milliseconds of one step, and the share of each kind of work."""
-    table = _table(title, "", "ms", *KINDS)
+    table = _table("", "ms", *KINDS)
     for row in shares:
         parts = [f"{100 * row.seconds[kind] / row.total:.0f} %" for kind in KINDS]
-        table.add_row(row.name, milliseconds(row.total), *parts)
-    return table
+        table.add_row(row.name, digits(1000 * row.total), *parts)
+    return _below(title, table)
 
 
-def startup_table(title: str, startups: Iterable[Startup]) -> Table:
+def startup_table(title: str, startups: Iterable[Startup]) -> Group:
     """Seconds over the later steps, with an empty cache and with a full one."""
-    columns = [f"{what}, {cache}" for cache in CACHES for what in ("first step", "first half")]
-    table = _table(title, "", *columns)
+    table = _table("", *(f"{cache}: first {what}" for cache in CACHES for what in ("step", STEPS // 2)))
+    remarks = []
     for row in startups:
         if row.error:
-            table.add_row(row.name, Text(f"failed: {row.error}", style="red"))
+            remarks.append(f"{row.name}: failed: {row.error}")
         else:
-            figures = [f(cache) for cache in CACHES for f in (row.first, row.extra)]
-            table.add_row(row.name, *(f"{figure:.1f}" for figure in figures))
-    return table
-
-
-def milliseconds(seconds: float) -> str:
-    return digits(1000 * seconds)
+            seconds = [f(cache) for cache in CACHES for f in (row.first, row.extra)]
+            table.add_row(row.name, *(f"{second:.1f}" for second in seconds))
+    return _below(title, table, remarks)
 
 
 def digits(value: float) -> str:
     """Three of them: `0.0120`, `1.23`, `12.3`; of a larger number all before the point."""
-    return f"{value:.0f}" if value >= 100 else f"{value:#.3g}"
+    return f"{value:.0f}" if value >= 99.95 else f"{value:#.3g}"
 
 
-def _table(title: str, *columns: str) -> Table:
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-    )
+def _table(*columns: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for number, column in enumerate(columns):
         left = number == 0 or column == "path"
         table.add_column(column, justify="left" if left else "right", no_wrap=left)
     return table
 
 
-def _remarks(table: Table, lines: Sequence[str]) -> None:
-    """Below the table, why figures are absent."""
-    table.caption, table.caption_justify = Text("\n".join(lines)), "left"
+def _absence(timing: Timing) -> str:
+    return f"{timing.name}: {timing.missing or 'failed: ' + timing.error}"
+
+
+def _below(title: str, table: Table, remarks: Sequence[str] = ()) -> Group:
+    """The table below its title, and below it why figures are absent."""
+    return Group(Text(f"\n{title}", style="bold"), table, *map(Text, remarks))
