@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from qat.comparison.difference import difference
 from qat.comparison.plan import Run, Settings
 from qat.comparison.report.results import read_result
-from qat.comparison.setups import PAIRS, SETUPS
+from qat.comparison.setups import SETUPS, TWINS
 from qat.data import ImageData
 from qat.layers import summary
 from qat.memory import saved_bytes
@@ -157,12 +157,14 @@ def _train(run: Run, settings: Settings, advance: Callback) -> float:
     write_json(run.folder / "step_losses.json", recorder.step_losses)
     model = classifier.model.cpu()
     images = next(iter(data.train_dataloader()))[0]
+    with classifier.packing():
+        kept = saved_bytes(model, images).total
     result = {
         "schema": SCHEMA,
         **run.identity(settings),
         **recorder.result(),
         "test": {"accuracy": test["test_accuracy"], "loss": test["test_loss"]},
-        "saved_bytes": saved_bytes(model, images).total,
+        "saved_bytes": kept,
         "digests": digests(model),
         **(_summary(model, images[:2]) if SETUPS[run.setup].has_bits else {}),
         **({"health": health.layers} if health.layers else {}),
@@ -182,9 +184,9 @@ def _summary(model: nn.Module, images: Tensor) -> dict[str, Any]:
 
 def _against_twin(run: Run, settings: Settings, parameters: set[str]) -> dict[str, Any]:
     """The difference to the run that must be equal, where that one ended first."""
-    if run.setup not in PAIRS:
+    if run.setup not in TWINS:
         return {}
-    twin = replace(run, setup=PAIRS[run.setup])
+    twin = replace(run, setup=TWINS[run.setup])
     if not is_finished(twin, settings):
         return {}
     return {"difference": difference(twin.folder, run.folder, parameters)}

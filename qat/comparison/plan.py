@@ -64,6 +64,7 @@ class Settings:
             loss=self.loss,
             quantization=setup.quantization(self.quantization),
             checkpoint=["blocks.*"] if setup.checkpointed else [],
+            pack=setup.packed,
             learning_rate=self.learning_rate,
             seed=seed,
         )
@@ -79,6 +80,7 @@ class Settings:
         plain = asdict(self) | {
             "quantization": asdict(setup.quantization(self.quantization)),
             "checkpoint": ["blocks.*"] if setup.checkpointed else [],
+            "pack": setup.packed,
         }
         # Where known data lies does not change a run; a folder of images is known by its place alone.
         del plain["data_root"]

@@ -9,18 +9,20 @@ from qat.layers.config import FLOAT
 
 @dataclass(frozen=True)
 class Setup:
-    """One row: the rounding that it trains with, whether blocks are checkpointed, whether scales are learned.
+    """One row: the rounding that it trains with, what it does about memory, whether scales are learned.
 
     Args:
         rounding: a name of `qat.gradients`, or None for a float network.
         meaning: what a reader is told that it is.
         checkpointed: whether the blocks of the network are recomputed in the backward.
+        packed: whether saved activations are packed.
         learned: whether all scales are trained; else they are those of the configuration.
     """
 
     rounding: RoundingName | None
     meaning: str
     checkpointed: bool = False
+    packed: bool = False
     learned: bool = False
 
     @property
@@ -44,6 +46,10 @@ SETUPS: dict[str, Setup] = {
     "ste": Setup("ste", "straight-through estimator"),
     "float": Setup(None, "no quantization"),
     "checkpointed": Setup("ste", "straight-through, blocks recomputed", checkpointed=True),
+    "packed": Setup("ste", "straight-through, saved as codes", packed=True),
+    "packed_checkpointed": Setup(
+        "ste", "straight-through, codes saved, rest recomputed", checkpointed=True, packed=True
+    ),
     "ewgs": Setup("ewgs", "element-wise gradient scaling"),
     "soft": Setup("soft", "the gradient of a soft staircase"),
     "stochastic": Setup("stochastic", "rounded at random, straight-through"),
@@ -51,5 +57,10 @@ SETUPS: dict[str, Setup] = {
 }
 USUAL = ("zero", "ste", "float", "checkpointed")
 """The setups of a comparison that names none."""
-PAIRS = {"checkpointed": "ste", "ste": "checkpointed"}
-"""Setups that must agree to the last bit: they differ in `checkpointed` alone."""
+TWINS = {
+    "checkpointed": "ste",
+    "packed": "ste",
+    "packed_checkpointed": "ste",
+    "ste": "checkpointed",
+}
+"""The setup that each of these must equal to the last bit: they differ in what they do about memory alone."""

@@ -5,6 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from qat.gradients.masking import equal, masked
+
 
 class _Clamp(torch.autograd.Function):
     """Bounds are numbers: one byte an element is kept, or nothing for a frozen input."""
@@ -13,14 +15,13 @@ class _Clamp(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, low: float, high: float) -> Tensor:
         y = x.clamp(low, high)
         if ctx.needs_input_grad[0]:
-            ctx.save_for_backward(y == x)
+            ctx.save_for_backward(equal(x, y))
         return y
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None]:
         (inside,) = ctx.saved_tensors
-        # Chosen, not multiplied: an infinite g outside must not become NaN.
-        return torch.where(inside, g, 0.0), None, None
+        return masked(g, inside), None, None
 
 
 class _ClampBetween(torch.autograd.Function):
@@ -39,7 +40,7 @@ class _ClampBetween(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         return tuple(
-            None if mask is None else torch.where(mask, g, 0.0).sum_to_size(shape)
+            None if mask is None else masked(g, mask).sum_to_size(shape)
             for mask, shape in zip(ctx.saved_tensors, ctx.shapes, strict=True)
         )
 

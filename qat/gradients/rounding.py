@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from qat.gradients.control import refuse_second_derivative
+from qat.gradients.masking import masked
 
 Rounding = Callable[[Tensor], Tensor]
 
@@ -169,7 +170,7 @@ class _SignSTE(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Tensor:
         (inside,) = ctx.saved_tensors
-        return torch.where(inside, g, 0.0)
+        return masked(g, inside)
 
 
 def sign_ste(x: Tensor) -> Tensor:

@@ -42,7 +42,8 @@ class Quantization:
         input_bits: of the network's input.
         rounding: `zero` (the true gradient), `ste` (straight-through), or a function of your own.
         weight_scale: where the scale of weights comes from: `observed` on the weight as it is, `learned` by
-            gradient descent (LSQ), or `dorefa`, which bends the weight by tanh first.
+            gradient descent (LSQ), or `dorefa`, which bends the weight by tanh first. A learned one starts on
+            about 49 of 8 bits' 255 codes: leave 8-bit layers `observed`, by name under `layers`.
         activation_scale: of activations: `observed`, a moving average; `learned` (LSQ); or `pact`, a learned
             upper end. PACT knows unsigned activations only: where one may be negative (the network's input
             with `input_signed`, a linear bottleneck, after SiLU), the scale is a `learned` one instead.

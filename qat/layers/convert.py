@@ -62,7 +62,7 @@ def quantize(model: nn.Module, config: Quantization, example: Tensor | tuple[Any
     plain = Trace(lambda m: type(m) in QUANT_LAYERS, lambda m: type(m) in QUANT_ACTIVATIONS)
     seen = trace(model, args, config.input_signed, training=True, seen=plain)
     if not seen.readers:
-        raise ValueError("the model ran no nn.Conv2d or nn.Linear: there is nothing to quantize")
+        raise ValueError(f"the model ran no plain {_kinds()}: there is nothing to quantize")
     _warn_of_float_layers(model, seen)
     resolved = config.resolve(list(seen.readers), list(readers_by_source(seen)))
     activations = list(activation_sites(seen, config, resolved))
@@ -96,10 +96,13 @@ def _warn_of_float_layers(model: nn.Module, seen: Trace) -> None:
     kinds = (nn.modules.conv._ConvNd, nn.Linear)
     left = [n for n, m in model.named_modules() if isinstance(m, kinds) and n not in seen.readers]
     if left:
-        plain = ", ".join(f"nn.{kind.__name__}" for kind in QUANT_LAYERS)
         warnings.warn(
-            f"left float, as they did not run as a plain one of {plain}: {', '.join(left)}", stacklevel=3
+            f"left float, as they did not run as a plain one of {_kinds()}: {', '.join(left)}", stacklevel=3
         )
+
+
+def _kinds() -> str:
+    return ", ".join(f"nn.{kind.__name__}" for kind in QUANT_LAYERS)
 
 
 # A module changes its class, not its identity: tied weights, hooks and other references to it stay right.

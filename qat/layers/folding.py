@@ -1,14 +1,14 @@
 """Fold BatchNorm into the layer before it, for a float model that will not train its statistics further."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from qat.buffers import copy_buffers
 from qat.layers.example import refuse_lazy, run_example, tensors
+from qat.layers.reads import Reads, listed, place_of
 from qat.quantizers import Quantizer
 
 # The layers that fold, each with the dimensions of its output: one that runs without a batch, or a linear
@@ -42,7 +42,8 @@ def fold_batchnorm(model: nn.Module, example: Tensor | tuple[Any, ...]) -> Foldi
     and its keys vanish. What reads what is seen while the example runs once, in eval mode.
 
     A BatchNorm folds where its layer is a plain one of torch's, ran once, gives its output to nothing else
-    and shares its weight or bias with no other layer.
+    and shares its weight or bias with no other module, and where nothing but the two reads their parameters,
+    a function in the model's forward (`F.conv2d(x, self.conv.weight)`) for one.
 
     Args:
         model: a float model; fold before `quantize`.
@@ -54,9 +55,14 @@ def fold_batchnorm(model: nn.Module, example: Tensor | tuple[Any, ...]) -> Foldi
     if any(isinstance(module, Quantizer) for module in model.modules()):
         raise ValueError("the model is quantized: fold the float model, then quantize it")
     refuse_lazy(model)
-    reads = _Reads()
+    buffers = copy_buffers(model)
+    reads = Reads(
+        {**dict(model.named_parameters(remove_duplicate=False)), **buffers},
+        gives=lambda module: type(module) in FOLDABLE,
+        takes=lambda module: isinstance(module, BATCH_NORMS),
+    )
     args = example if isinstance(example, tuple) else (example,)
-    output = run_example(model, args, copy_buffers(model), False, reads, reads)
+    output = run_example(model, args, buffers, False, reads, reads)
     for x in tensors(output):
         reads.note(x, "the model's caller")
     folded: dict[str, str] = {}
@@ -70,49 +76,11 @@ def fold_batchnorm(model: nn.Module, example: Tensor | tuple[Any, ...]) -> Foldi
                 folded[name] = layer
     for name, layer in folded.items():
         _fold(model.get_submodule(layer), model.get_submodule(name))
-        _replace(model, model.get_submodule(name), nn.Identity().train(model.training))
+        _vanish(model.get_submodule(name))
     return Folding(folded, kept)
 
 
-@dataclass
-class _Run:
-    """One call of a layer: the layer, its output, and the modules in which operators read that."""
-
-    layer: str
-    output: Tensor
-    readers: set[str] = field(default_factory=set)
-
-
-class _Reads(TorchDispatchMode):
-    """Sees every operator, those inside of custom Functions too."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.path: list[str] = []
-        self.runs: dict[int, _Run] = {}  # by the output's id; the run keeps it alive, so the id stays its own
-        self.inputs: dict[str, list[_Run | None]] = {}  # what each BatchNorm read, call after call
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        for x in tensors((args, kwargs)):
-            self.note(x, self.path[-1] if self.path else "")
-        return func(*args, **(kwargs or {}))
-
-    def note(self, x: Tensor, reader: str) -> None:
-        if id(x) in self.runs:
-            self.runs[id(x)].readers.add(reader)
-
-    def enter(self, name: str, module: nn.Module, inputs: list[Any]) -> None:
-        if isinstance(module, BATCH_NORMS):
-            self.inputs.setdefault(name, []).append(self.runs.get(id(inputs[0])))
-
-    def leave(self, name: str, module: nn.Module, inputs: list[Any], output: Any) -> Any:
-        if type(module) in FOLDABLE:
-            self.runs[id(output)] = _Run(name, output)
-
-
-def _find_layer(model: nn.Module, reads: _Reads, name: str, norm: nn.Module) -> tuple[str, str]:
+def _find_layer(model: nn.Module, reads: Reads, name: str, norm: nn.Module) -> tuple[str, str]:
     """The layer that a BatchNorm folds into and, where it does not, why."""
     inputs = reads.inputs.get(name, [])
     if len(inputs) != 1:
@@ -121,8 +89,7 @@ def _find_layer(model: nn.Module, reads: _Reads, name: str, norm: nn.Module) -> 
     if run is None:
         return "", "it does not read the output of a plain convolution or linear layer"
     layer = model.get_submodule(run.layer)
-    own = [p for p in (layer.weight, layer.bias) if p is not None]
-    users = [n for n, m in model.named_modules() if any(p is q for p in m._parameters.values() for q in own)]
+    sharers = _sharers(model, layer) - {run.layer}
     if type(norm) not in BATCH_NORMS:
         return "", f"it is a {type(norm).__name__}, not one of torch's own"
     if norm.running_mean is None:
@@ -130,18 +97,32 @@ def _find_layer(model: nn.Module, reads: _Reads, name: str, norm: nn.Module) -> 
     if sum(other.layer == run.layer for other in reads.runs.values()) != 1:
         return "", f"{run.layer} runs more than once"
     if run.readers != {name}:
-        others = ", ".join(sorted(reader or "the model itself" for reader in run.readers - {name}))
-        return "", f"the output of {run.layer} is also read by {others}"
-    if len(users) != 1:
-        return (
-            "",
-            f"{run.layer} shares its weight or bias with {', '.join(n for n in users if n != run.layer)}",
-        )
+        return "", f"the output of {run.layer} is also read by {listed(run.readers - {name})}"
+    if sharers:
+        return "", f"{run.layer} shares its weight or bias with {listed(sharers)}"
+    if others := reads.others(run.layer):
+        return "", f"the weight or bias of {run.layer} is also read by {others}"
+    if others := reads.others(name):
+        return "", f"its own weight, bias or statistics are also read by {others}"
     if run.output.dim() != FOLDABLE[type(layer)]:
         return "", f"its channels are not those of {run.layer}"
     if layer._forward_hooks or layer._forward_pre_hooks or norm._forward_hooks or norm._forward_pre_hooks:
         return "", f"it or {run.layer} has hooks, which may change what passes"
     return run.layer, ""
+
+
+def _sharers(model: nn.Module, layer: nn.Module) -> set[str]:
+    """The modules that hold a weight or bias of the layer, itself among them."""
+    own = {place_of(p) for p in layer.parameters()}
+    return {
+        name
+        for name, module in model.named_modules()
+        if any(
+            place_of(x) in own
+            for x in [*module._parameters.values(), *module._buffers.values()]
+            if x is not None
+        )
+    }
 
 
 @torch.no_grad()
@@ -171,8 +152,8 @@ def _along_channels(layer: Any, factor: Tensor) -> Tensor:
     return rows.reshape(*shape[:2], *(1,) * (len(shape) - 2))
 
 
-def _replace(model: nn.Module, old: nn.Module, new: nn.Module) -> None:
-    for parent in list(model.modules()):
-        for name, child in parent._modules.items():
-            if child is old:
-                parent._modules[name] = new
+def _vanish(norm: nn.Module) -> None:
+    # Its class changes, not its identity: who holds it in another way than as a submodule stays right.
+    norm.__class__ = nn.Identity
+    norm._parameters.clear()
+    norm._buffers.clear()

@@ -50,6 +50,8 @@ class Checkpointed(nn.Module):
         """Shape: the block's."""
         if not (self.training and torch.is_grad_enabled()):
             return super().forward(*args, **kwargs)
+        if torch.compiler.is_compiling():
+            return self._compiled(*args, **kwargs)
         body = _Body(self)
         buffers = copy_buffers(body)
         modes = {part: part.training for part in self.modules()}
@@ -79,9 +81,38 @@ class Checkpointed(nn.Module):
             )
         return output
 
+    def _compiled(self, *args: Any, **kwargs: Any) -> Any:
+        """The same in a graph of `torch.compile`, which takes neither hooks nor calls on other buffers.
+
+        A compiler writes buffers when the graph has run, but its second pass would then read the written
+        ones. So the block runs on copies, whose values before the first pass belong to the graph.
+        """
+        owned = [
+            (part, name, b) for part in self.modules() for name, b in part._buffers.items() if b is not None
+        ]
+        copies = [_snapshot(b) for _, _, b in owned]
+        for (part, name, _), copy in zip(owned, copies, strict=True):
+            setattr(part, name, copy)
+        output = checkpoint(super().forward, *args, use_reentrant=False, **kwargs)
+        for (part, name, b), copy in zip(owned, copies, strict=True):
+            setattr(part, name, b)
+            b.copy_(copy)
+        return output
+
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         # The class was made here, so it has no importable name: copies and pickles make it anew.
         return _blank, (type(self).__mro__[2],), self.__getstate__()
+
+
+@torch.library.custom_op("qat::snapshot", mutates_args=())
+def _snapshot(x: Tensor) -> Tensor:
+    """A copy that a compiler keeps for the second pass: it would make a clone anew, of the written buffer."""
+    return x.clone()
+
+
+@_snapshot.register_fake
+def _(x: Tensor) -> Tensor:
+    return torch.empty_like(x)
 
 
 class _Body(nn.Module):

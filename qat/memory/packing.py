@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.nn.modules.module import register_module_forward_hook
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
@@ -173,8 +173,8 @@ def packed_activations() -> Iterator[None]:
     tensors are handed on to them. A value that is not a number is not kept as one.
 
     Raises:
-        RuntimeError: in the backward, where a saved tensor that could not be packed was changed in place;
-            in the forward, where the model is compiled.
+        RuntimeError: in the backward, where a saved tensor that could not be packed was changed in place.
+        ValueError: in the forward, where the model is compiled.
     """
     with _active(Packing()):
         yield
@@ -183,13 +183,20 @@ def packed_activations() -> Iterator[None]:
 @contextmanager
 def _active(packing: Packing) -> Iterator[None]:
     token = _CURRENT.set(packing)
-    hook = register_module_forward_hook(packing.learn)
+    hooks = [register_module_forward_pre_hook(_refuse_compiled), register_module_forward_hook(packing.learn)]
     try:
         with packing, _hooks(packing, computed=True):
             yield
     finally:
-        hook.remove()
+        for hook in hooks:
+            hook.remove()
         _CURRENT.reset(token)
+
+
+def _refuse_compiled(module: nn.Module, args: tuple[Any, ...]) -> None:
+    # By name: the class lies behind an import that takes a second.
+    if type(module).__name__ == "OptimizedModule":
+        raise ValueError("packed_activations does not go with torch.compile; call the model uncompiled")
 
 
 def is_packing() -> bool:

@@ -9,6 +9,7 @@ from qat.quantizers.build import (
     activation_quantizer,
     weight_quantizer,
 )
+from qat.quantizers.compiled import compile_kernels
 from qat.quantizers.dorefa import DorefaScale
 from qat.quantizers.grid import IntGrid
 from qat.quantizers.learned import LearnedScale
@@ -37,5 +38,6 @@ __all__ = [
     "WeightObserverName",
     "WeightScaleName",
     "activation_quantizer",
+    "compile_kernels",
     "weight_quantizer",
 ]

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from qat.quantizers.observers import extremes
 from qat.quantizers.scale import SMALLEST, Scale, largest_of_ranks
 
 SHARE = 0.1  # of the newest batch in the moving averages
@@ -54,6 +55,10 @@ class AsymmetricScale(Scale):
             return torch.full((2,), torch.nan, device=self.lowest.device)
         lowest, highest = torch.aminmax(x)
         return torch.stack([-lowest, highest]).float().clamp(min=0)
+
+    def glance(self, x: Tensor) -> Tensor:
+        """The smallest and the largest element of `x`. Shape: any -> `(2,)`."""
+        return extremes(x)
 
     @torch.no_grad()
     def start(self, x: Tensor) -> None:

@@ -1,9 +1,23 @@
-"""The arithmetic of fake-quantizing, forward and backward, without autograd; `fused.py` wraps it."""
+"""The arithmetic of fake-quantizing, forward and backward, without autograd; `fused.py` wraps it.
+
+Here it is written in eager operations; large tensors go to `compiled.py` where that is in use.
+"""
+
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
-# Comparisons are written as floats, in place: torch's kernels that store bools are several times slower.
+from qat.gradients.masking import masked, with_bits
+from qat.quantizers import compiled
+
+CHUNK = 2**17  # elements at a time: what lies between two operations then stays in the cache
+_KERNELS = {  # by clamps_first and relu
+    (False, False): compiled.fixed,
+    (False, True): compiled.fixed_relu,
+    (True, False): compiled.clamped,
+    (True, True): compiled.clamped_relu,
+}
 
 
 def forward(
@@ -20,22 +34,59 @@ def forward(
 
     Shape: any -> twice the same: the value in x's dtype, never -0.0; inside as bools.
     """
-    wide = _wide(x)
-    v = wide / scale
-    if not clamps_first:
-        v.round_()
-    code = v.clamp(low, high)
-    inside = v.eq_(code)
-    if clamps_first:
-        code.round_()
-    if relu:
-        inside = torch.ops.aten.threshold_backward(inside, wide, 0)
-    return code.mul_(scale).add_(0.0).to(x.dtype), inside.to(torch.bool)
+    if torch.compiler.is_compiling():
+        value, inside = _KERNELS[clamps_first, relu](x, scale, low, high)
+        return value, inside.view(torch.bool)
+    rows = _rows(x, scale)
+    if rows is not None:
+        run = compiled.kernel(_KERNELS[clamps_first, relu])
+        value, inside = run(*_operands(x, scale, low, high, rows))
+        return _shaped(value, x), _shaped(inside.view(torch.bool), x)
+    value, inside = torch.empty_like(x), torch.empty_like(x, dtype=torch.bool)
+    for part, of_value, of_inside in _parts(scale, x, value, inside):
+        wide = compiled.wide(part)
+        v = wide / scale
+        if not clamps_first:
+            v.round_()
+        code = v.clamp(low, high)
+        # Written as floats, in place: comparisons that store bools are not vectorised.
+        passes = v.eq_(code)
+        if clamps_first:
+            code.round_()
+        if relu:
+            passes = torch.ops.aten.threshold_backward(passes, wide, 0)
+        of_value.copy_(code.mul_(scale).add_(0.0))
+        of_inside.copy_(passes)
+    return value, inside
 
 
 def value(x: Tensor, scale: Tensor, low: int, high: int) -> Tensor:
     """`clamp(round(x / scale), low, high) * scale` alone. Shape: any -> the same, in x's dtype."""
-    return (_wide(x) / scale).round_().clamp_(low, high).mul_(scale).add_(0.0).to(x.dtype)
+    if torch.compiler.is_compiling():
+        return compiled.quantized(x, scale, low, high)
+    rows = _rows(x, scale)
+    if rows is not None:
+        return _shaped(compiled.kernel(compiled.quantized)(*_operands(x, scale, low, high, rows)), x)
+    value = torch.empty_like(x)
+    for part, of_value in _parts(scale, x, value):
+        v = (compiled.wide(part) / scale).round_()
+        of_value.copy_(v.clamp_(low, high).mul_(scale).add_(0.0))
+    return value
+
+
+def backward(g: Tensor, inside: Tensor) -> Tensor:
+    """`g` where `inside`, else 0. Shape: any -> the same."""
+    if torch.compiler.is_compiling() or torch.is_grad_enabled():
+        return masked(g, inside)
+    if compiled.takes(g) and g.stride() == inside.stride() and _is_dense(g):
+        flat = _flat(inside).view(torch.int8)
+        return _shaped(compiled.kernel(with_bits)(_flat(g)[None], flat[None]), g)
+    if g.stride() != inside.stride() or not _is_dense(g):
+        return masked(g, inside)
+    of_x = torch.empty_like(g)
+    for of_part, part, passes in zip(*(_flat(t).split(CHUNK) for t in (of_x, g, inside)), strict=True):
+        of_part.copy_(masked(part, passes))
+    return of_x
 
 
 def learned_backward(
@@ -52,19 +103,69 @@ def learned_backward(
 
     Shape: that of x, and that of the scale.
     """
-    wide = _wide(x)
-    v = wide / scale
-    clamped = v.clamp(low, high)
-    inside = v.eq_(clamped)
-    # Outside `clamped` is an end, which is the code: the error is then the code itself.
-    error = clamped.round().sub_(clamped.mul_(inside))
-    g = g.to(error.dtype)
-    share = error.mul_(g).sum_to_size(scale.shape).to(scale.dtype)
-    if relu:
-        inside = torch.ops.aten.threshold_backward(inside, wide, 0)
-    # Chosen, not multiplied: an infinite g outside must not become NaN.
-    return torch.where(inside.to(torch.bool), g, 0.0).to(x.dtype), share
+    if torch.compiler.is_compiling():
+        of_x, share = compiled.by_element(g, x, scale, low, high)
+        of_x = torch.where(x > 0, of_x, 0.0) if relu else of_x
+        return of_x, share.sum_to_size(scale.shape).to(scale.dtype)
+    rows = _rows(x, scale)
+    if rows is not None and g.stride() == x.stride() and _is_dense(g):
+        run = compiled.kernel(compiled.learned_relu if relu else compiled.learned)
+        of_x, share = run(_flat(g.detach()).view(rows, -1), *_operands(x, scale, low, high, rows))
+        return _shaped(of_x, x), share.view(scale.shape)
+    of_x, shares = torch.empty_like(x), []
+    for part, of_part, of_value in _parts(scale, x, of_x, g):
+        wide = compiled.wide(part)
+        v = wide / scale
+        limited = v.clamp(low, high)
+        inside = v.eq_(limited)
+        # Outside, `limited` is an end, which is the code: the error is then the code itself.
+        error = limited.round().sub_(limited.mul_(inside))
+        shares.append(error.mul_(of_value).sum_to_size(scale.shape))
+        if relu:
+            inside = torch.ops.aten.threshold_backward(inside, wide, 0)
+        of_part.copy_(masked(of_value, inside.to(torch.bool)))
+    return of_x, torch.stack(shares).sum(0).to(scale.dtype)
 
 
-def _wide(x: Tensor) -> Tensor:
-    return x.to(torch.promote_types(x.dtype, torch.float32))  # in bfloat16 18 % of 8-bit codes would differ
+def _parts(scale: Tensor, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """The same pieces of some tensors, small enough for the cache where it can be; else they themselves."""
+    x = tensors[0]
+    whole = scale.numel() > 1 or x.numel() <= CHUNK
+    if whole or not all(_is_dense(t) and t.stride() == x.stride() for t in tensors):
+        yield tensors
+    else:
+        yield from zip(*(_flat(t).split(CHUNK) for t in tensors), strict=True)
+
+
+def _rows(x: Tensor, scale: Tensor) -> int | None:
+    """The rows of the matrix that the compiled kernels get, one for each scale; None: they do not take it."""
+    if not compiled.takes(x) or not _is_dense(x):
+        return None
+    rows = scale.numel()
+    outermost = rows == 1 or (scale.shape[:1] == x.shape[:1] == (rows,) and x.stride(0) * rows == x.numel())
+    return rows if outermost else None
+
+
+def _operands(x: Tensor, scale: Tensor, low: int, high: int, rows: int) -> tuple[Tensor, ...]:
+    ends = (compiled.constant(end, x.device) for end in (low, high))
+    return _flat(x.detach()).view(rows, -1), scale.detach().view(rows, 1), *ends
+
+
+def _flat(x: Tensor) -> Tensor:
+    """The elements of a dense tensor in the order in which they are stored."""
+    return x.as_strided((x.numel(),), (1,))
+
+
+def _shaped(matrix: Tensor, like: Tensor) -> Tensor:
+    """The stored elements of a matrix in the shape and strides of another tensor."""
+    return matrix.as_strided(like.shape, like.stride())
+
+
+def _is_dense(x: Tensor) -> bool:
+    """Whether the elements lie side by side, each once, in whatever order of the axes."""
+    covered = 1
+    for stride, size in sorted((t, n) for t, n in zip(x.stride(), x.shape, strict=True) if n > 1):
+        if stride != covered:
+            return False
+        covered *= size
+    return x.numel() == covered

@@ -51,6 +51,10 @@ class ObservedScale(Scale):
         # NaN and infinity stay what they are, for the caller to see.
         return (self.observer.measure(x, self.axis, self.high) / self.high).clamp(min=SMALLEST)
 
+    def glance(self, x: Tensor) -> Tensor:
+        """What the observer needs of `x`. Shape: any -> `(n,)`, or with an axis the same."""
+        return self.observer.glance(x) if self.axis is None else x
+
     @torch.no_grad()
     def start(self, x: Tensor) -> None:
         """Give the scale its first value; the first batch that is observed will still set it anew."""

@@ -71,9 +71,23 @@ def _sampled_rows(x: Tensor, axis: int | None) -> Tensor:
     """`|x|` in float32, a row for each channel, of at most `SAMPLE` elements."""
     x = x.detach()
     rows = x.reshape(1, -1) if axis is None else x.movedim(axis, 0).reshape(x.shape[axis], -1)
-    step = -(-rows.shape[1] // SAMPLE)
+    return _spaced(rows).abs().float()
+
+
+def _spaced(rows: Tensor) -> Tensor:
+    step = -(-rows.shape[-1] // SAMPLE)
     # An odd step does not fall on the same column of every image.
-    return rows[:, :: step + (step > 1 and step % 2 == 0)].abs().float()
+    return rows[..., :: step + (step > 1 and step % 2 == 0)]
+
+
+def extremes(x: Tensor) -> Tensor:
+    """The smallest and the largest element, from which a maximum is measured. Shape: any -> `(2,)`."""
+    return torch.stack(torch.aminmax(x)) if x.numel() else x
+
+
+def spaced(x: Tensor) -> Tensor:
+    """Of more than 65,536 elements evenly spaced ones. Shape: any -> `(n,)`."""
+    return _spaced(x.reshape(-1)) if x.numel() else x
 
 
 def _kept(values: Tensor, x: Tensor, axis: int | None) -> Tensor:
@@ -89,24 +103,26 @@ class Observer:
 
     Args:
         measure: `(x, axis, high)` -> the magnitude that the highest code stands for.
+        glance: fewer elements of x from which the same is measured, for the tensor as a whole.
         share: in (0, 1]; None: no memory at all, the scale follows the tensor as it is now in every mode
             (weights).
         passes_outside: whether the gradient of x passes beyond the ends of the grid, too.
     """
 
     measure: Callable[[Tensor, int | None, int], Tensor]
+    glance: Callable[[Tensor], Tensor]
     share: float | None
     passes_outside: bool = False
 
 
 ObserverName = Literal["max", "mean", "percentile", "mse", "ema", "percentile_ema", "mse_ema"]
 OBSERVERS: dict[str, Observer] = {
-    "max": Observer(largest_magnitude, share=None),
+    "max": Observer(largest_magnitude, extremes, share=None),
     # Many elements of a binary weight lie beyond its two values: with a mask they would stay there for good.
-    "mean": Observer(mean_magnitude, share=None, passes_outside=True),
-    "percentile": Observer(percentile_magnitude, share=None),
-    "mse": Observer(mse_magnitude, share=None),
-    "ema": Observer(largest_magnitude, share=0.1),
-    "percentile_ema": Observer(percentile_magnitude, share=0.1),
-    "mse_ema": Observer(mse_magnitude, share=0.1),
+    "mean": Observer(mean_magnitude, spaced, share=None, passes_outside=True),
+    "percentile": Observer(percentile_magnitude, spaced, share=None),
+    "mse": Observer(mse_magnitude, spaced, share=None),
+    "ema": Observer(largest_magnitude, extremes, share=0.1),
+    "percentile_ema": Observer(percentile_magnitude, spaced, share=0.1),
+    "mse_ema": Observer(mse_magnitude, spaced, share=0.1),
 }

@@ -5,6 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from qat.gradients.masking import masked
+from qat.quantizers.observers import extremes
 from qat.quantizers.scale import SMALLEST, Scale, largest_of_ranks, positive
 
 
@@ -19,8 +21,8 @@ class _Clip(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor, None]:
         inside, above = ctx.saved_tensors
         shape, dtype = ctx.form
-        share = torch.where(above, g, 0.0).sum_to_size(shape).to(dtype)
-        return torch.where(inside, g, 0.0), share, None
+        share = masked(g, above).sum_to_size(shape).to(dtype)
+        return masked(g, inside), share, None
 
 
 class PactScale(Scale):
@@ -60,6 +62,10 @@ class PactScale(Scale):
         if x.numel() == 0:
             return torch.full_like(self.clip, torch.nan)
         return x.max().float().clamp(min=SMALLEST * self.high)
+
+    def glance(self, x: Tensor) -> Tensor:
+        """The smallest and the largest element of `x`. Shape: any -> `(2,)`."""
+        return extremes(x)
 
     @torch.no_grad()
     def start(self, x: Tensor) -> None:

@@ -66,6 +66,10 @@ class PowerOfTwo(Scale):
         """Start the inner scale."""
         self.inner.start(x)
 
+    def glance(self, x: Tensor) -> Tensor:
+        """What the inner scale needs of `x`."""
+        return self.inner.glance(x)
+
     def observe(self, x: Tensor) -> None:
         """Let the inner scale see a batch."""
         self.inner.observe(x)

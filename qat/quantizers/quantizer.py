@@ -69,17 +69,18 @@ class Quantizer(nn.Module):
         if not self.active:
             return x.relu() if relu else x
         if self.training:
-            self.observe(x.detach().relu() if relu else x)
+            self.observe(x, relu)
         if self._is_fused():
             return self._fused(x, relu)
         steps, scale, _ = self._steps(x.relu() if relu else x)
         value: Tensor = Multiply.apply(steps, scale)
         return value.to(x.dtype)
 
-    def observe(self, x: Tensor) -> None:
-        """Let the scale see one batch: the only place where a quantizer's state moves."""
+    def observe(self, x: Tensor, relu: bool = False) -> None:
+        """Let the scale see one batch, or `max(x, 0)`: the only place where a quantizer's state moves."""
         if self.active:
-            self.scale.observe(x.detach())
+            seen = self.scale.glance(x.detach())
+            self.scale.observe(seen.relu() if relu else seen)
 
     def freeze(self) -> None:
         """From now on the scale moves no more, neither with the batches nor with the weight."""

@@ -37,6 +37,10 @@ class Scale(nn.Module):
         """Give the scale its first value; the first batch that is observed will still set it anew."""
         raise NotImplementedError
 
+    def glance(self, x: Tensor) -> Tensor:
+        """Fewer elements from which `observe` learns the same, also after a ReLU; x where it needs all."""
+        return x
+
     @abstractmethod
     def observe(self, x: Tensor) -> None:
         """Move the scale by one batch, unless it is frozen, or the batch is empty or not finite."""

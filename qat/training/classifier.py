@@ -1,6 +1,7 @@
 """The LightningModule of one run: a network, its quantization, its loss and its optimizer."""
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from torchmetrics.classification import MulticlassAccuracy
 
 from qat.layers import Quantization, quantize
 from qat.losses import DistillationName
-from qat.memory import checkpoint_blocks
+from qat.memory import checkpoint_blocks, packed_activations
 from qat.training.finite import first_not_finite, not_finite
 from qat.training.network import build_network
 from qat.training.objective import LOSSES, LossName, objective
@@ -38,6 +39,7 @@ class Classifier(LightningModule):
         loss: `huber` on one-hot targets, or `cross_entropy`.
         quantization: bits, gradients and scales.
         checkpoint: globs over module names; these blocks are recomputed in the backward.
+        pack: keep what quantizers gave as packed codes until the backward; it changes nothing but memory.
         optimizer: `adamw`, or `sgd` with Nesterov momentum 0.9.
         learning_rate: peak of the one-cycle schedule, > 0.
         weight_decay: for weights of convolution and linear layers only, >= 0. It moves a weight even where
@@ -68,6 +70,7 @@ class Classifier(LightningModule):
         loss: LossName = "huber",
         quantization: Quantization = Quantization(),  # noqa: B008 - frozen
         checkpoint: list[str] = [],  # noqa: B006 - only read
+        pack: bool = False,
         optimizer: OptimizerName = "adamw",
         learning_rate: float = 0.01,
         weight_decay: float = 0.0,
@@ -109,6 +112,10 @@ class Classifier(LightningModule):
         """Shape: `(N, C, H, W)` -> `(N, classes)`."""
         logits: Tensor = self.model(images)
         return logits
+
+    def packing(self) -> AbstractContextManager[None]:
+        """Around a training forward: packs what is saved, where this run is told to."""
+        return packed_activations() if self.hparams["pack"] else nullcontext()
 
     def load_teacher(self) -> None:
         """Read the teacher's file, where there is one to be read.
@@ -153,7 +160,8 @@ class Classifier(LightningModule):
 
     def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
         images, labels = batch
-        tensors = {"logits": self(images), "labels": labels}
+        with self.packing():
+            tensors = {"logits": self(images), "labels": labels}
         if self._teacher:
             tensors["teacher"] = self._teacher[0](images)
         loss: Tensor

@@ -29,7 +29,7 @@ def read(out: Path, run: str) -> dict:
 @pytest.fixture(scope="module")
 def finished(images: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("out")
-    compare(settings(images), plan(USUAL, [0], out))
+    compare(settings(images), plan([*USUAL, "packed", "packed_checkpointed"], [0], out))
     return out
 
 
@@ -45,15 +45,25 @@ def test_every_run_leaves_its_result(finished: Path) -> None:
         assert result["saved_bytes"] > 0
 
 
-def test_checkpointed_equals_plain_and_saves_less(finished: Path) -> None:
-    plain, checkpointed = read(finished, "ste-seed0"), read(finished, "checkpointed-seed0")
-    assert checkpointed["difference"] == {"losses": 0, "parameters": 0, "buffers": 0}
+@pytest.mark.parametrize("setup", ["checkpointed", "packed", "packed_checkpointed"])
+def test_what_saves_memory_equals_plain_and_saves_it(finished: Path, setup: str) -> None:
+    plain, saving = read(finished, "ste-seed0"), read(finished, f"{setup}-seed0")
+    assert saving["difference"] == {"losses": 0, "parameters": 0, "buffers": 0}
     assert "difference" not in plain
-    assert checkpointed["digests"] == plain["digests"]
-    assert checkpointed["saved_bytes"] < plain["saved_bytes"]
-    assert checkpointed["gradient_norm"] == plain["gradient_norm"]
+    assert saving["digests"] == plain["digests"]
+    assert saving["saved_bytes"] < plain["saved_bytes"]
+    assert saving["gradient_norm"] == plain["gradient_norm"]
     for key in ("train_loss", "val_loss", "val_accuracy"):
-        assert [e[key] for e in checkpointed["epochs"]] == [e[key] for e in plain["epochs"]]
+        assert [e[key] for e in saving["epochs"]] == [e[key] for e in plain["epochs"]]
+
+
+def test_packed_and_checkpointed_saves_more_than_either(finished: Path) -> None:
+    kept = {
+        name: read(finished, f"{name}-seed0")["saved_bytes"]
+        for name in SETUPS
+        if name in {"checkpointed", "packed", "packed_checkpointed"}
+    }
+    assert min(kept, key=kept.__getitem__) == "packed_checkpointed"
 
 
 def test_under_the_true_gradient_the_last_bias_alone_learns(finished: Path) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from qat.comparison import SETUPS, USUAL
-from qat.comparison.setups import PAIRS
+from qat.comparison.setups import TWINS
 from qat.gradients import ROUNDINGS
 from qat.layers import Quantization
 
@@ -17,7 +17,13 @@ def test_every_rounding_is_a_setup_by_its_name() -> None:
             False,
             False,
         )
-    assert SETUPS.keys() - ROUNDINGS.keys() == {"float", "checkpointed", "learned"}
+    assert SETUPS.keys() - ROUNDINGS.keys() == {
+        "float",
+        "learned",
+        "checkpointed",
+        "packed",
+        "packed_checkpointed",
+    }
 
 
 @pytest.mark.parametrize("name", SETUPS)
@@ -35,11 +41,13 @@ def test_scales_are_learned_under_learned_alone() -> None:
     assert SETUPS["ste"].quantization(SHARED) == SHARED
 
 
-def test_a_pair_differs_in_checkpointing_alone() -> None:
-    for one, other in PAIRS.items():
-        assert PAIRS[other] == one
+def test_twins_differ_in_what_they_do_about_memory_alone() -> None:
+    for one, other in TWINS.items():
         assert SETUPS[one].quantization(SHARED) == SETUPS[other].quantization(SHARED)
-        assert SETUPS[one].checkpointed != SETUPS[other].checkpointed
+        assert "ste" in (one, other)
+        memory = [(SETUPS[name].checkpointed, SETUPS[name].packed) for name in (one, other)]
+        assert memory[0] != memory[1]
+    assert (SETUPS["ste"].checkpointed, SETUPS["ste"].packed) == (False, False)
 
 
 def test_the_usual_ones_are_four() -> None:

@@ -250,7 +250,11 @@ def test_several_arguments() -> None:
 @pytest.mark.parametrize(
     ("model", "example", "message"),
     [
-        (nn.Sequential(nn.ReLU()), torch.rand(2, 4), "ran no nn.Conv2d or nn.Linear"),
+        (
+            nn.Sequential(nn.ReLU()),
+            torch.rand(2, 4),
+            r"ran no plain nn\.Conv1d, nn\.Conv2d, nn\.ConvTranspose2d, nn\.Linear: there is nothing to",
+        ),
         (nn.Linear(4, 2), torch.rand(1, 4), "example must start with a batch of at least 2 samples, got"),
         (nn.Linear(4, 2), (), "example must be a tensor, or a tuple that starts with one; got nothing"),
         (nn.Linear(4, 2), [torch.rand(2, 4)], "starts with one; got list"),

@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+import torch.nn.functional as F
 import torchvision
 from torch import Tensor, nn
 
@@ -73,6 +74,11 @@ class Reads(nn.Module):
         self.fc = nn.Linear(6, 6)
         if case == "shared":
             self.other.weight = self.conv.weight
+        if case == "shared_memory":
+            self.double()  # now, for it gives every parameter memory of its own
+            self.other.weight = nn.Parameter(self.conv.weight.data)
+        if case == "buffer":
+            self.register_buffer("weight", self.conv.weight)
         if case == "sequence":
             self.bn = nn.BatchNorm1d(4)
         if case == "statistics":
@@ -99,8 +105,22 @@ class Reads(nn.Module):
                 return self.bn(self.conv(y))
             case "norm_twice":
                 return self.bn(self.bn(y))
-            case "shared":
+            case "shared" | "shared_memory":
                 return self.bn(y) + self.other(x)
+            case "weight":
+                return self.bn(y) + F.conv2d(x, self.conv.weight)
+            case "bias":
+                return self.bn(y) + self.conv.bias.sum()
+            case "tied_decoder":
+                return self.bn(y) + F.conv_transpose2d(x, self.conv.weight.mT.data)
+            case "weight_returned":
+                return self.bn(y), self.conv.weight
+            case "forward":
+                return self.bn(y) + self.conv.forward(x)
+            case "gamma":
+                return self.bn(y) * self.bn.weight.sum()
+            case "statistics_read":
+                return (self.bn(y) - self.bn.running_mean.sum()) / self.bn.running_var.sum()
         return self.bn(y)
 
 
@@ -119,6 +139,15 @@ KEPT = {
     "twice": "conv runs more than once",
     "norm_twice": "it ran 2 times on the example",
     "shared": "conv shares its weight or bias with other",
+    "shared_memory": "conv shares its weight or bias with other",
+    "buffer": "conv shares its weight or bias with the model itself",
+    "weight": "the weight or bias of conv is also read by the model itself",
+    "bias": "the weight or bias of conv is also read by the model itself",
+    "tied_decoder": "the weight or bias of conv is also read by the model itself",
+    "weight_returned": "the weight or bias of conv is also read by the model's caller",
+    "forward": "the weight or bias of conv is also read by the model itself",
+    "gamma": "its own weight, bias or statistics are also read by the model itself",
+    "statistics_read": "its own weight, bias or statistics are also read by the model itself",
     "sequence": "its channels are not those of fc",
     "statistics": "it keeps no running statistics",
     "hook": "it or conv has hooks, which may change what passes",
@@ -142,6 +171,21 @@ def test_the_shape_of_a_tensor_is_no_reading_of_it() -> None:
             return self.bn(y)
 
     assert check(randomised(Sized("")), torch.randn(3, 4, 6, 6, dtype=torch.float64)).folded == {"bn": "conv"}
+
+
+def test_a_batchnorm_that_is_also_held_elsewhere_is_gone_there_too() -> None:
+    class Listed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.bn = nn.Conv2d(4, 4, 1), nn.BatchNorm2d(4)
+            self.layers = [self.conv, self.bn]
+
+        def forward(self, x: Tensor) -> Tensor:
+            for layer in self.layers:
+                x = layer(x)
+            return x
+
+    assert check(randomised(Listed()), torch.randn(IMAGES, dtype=torch.float64)).folded == {"bn": "conv"}
 
 
 def test_a_standalone_batchnorm_stays() -> None:

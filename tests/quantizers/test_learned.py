@@ -179,3 +179,34 @@ def test_a_first_batch_of_zeros_does_not_set_the_scale() -> None:
     x = torch.rand(8)
     quantizer(x)
     assert quantizer.scale.value.item() == quantizer.scale.measure(x).item()
+
+
+def test_a_channel_of_zeros_starts_as_the_mean_of_the_others_and_can_learn() -> None:
+    torch.manual_seed(0)
+    target = torch.randn(4, 50) / 10
+    weight = torch.nn.Parameter(target.clone())
+    weight.data[0] = 0
+    quantizer = Quantizer(IntGrid(4), LearnedScale(7, (4, 1), axis=0))
+    quantizer.scale.start(weight.detach())
+    started = quantizer.scale.value.detach().clone()
+    torch.testing.assert_close(started[0, 0], started[1:].mean())
+    assert not quantizer(weight)[0].any()
+    assert torch.equal(quantizer.scale.value, started)
+    optimizer = torch.optim.Adam([weight, *quantizer.parameters()], 0.005)
+    for _ in range(100):
+        optimizer.zero_grad()
+        (quantizer(weight) - target).square().sum().backward()
+        optimizer.step()
+    errors = (quantizer(weight) - target).square().mean(1)
+    assert len(quantizer.codes(weight)[0].unique()) > 7
+    assert errors[0] < 1.5 * errors[1:].max()  # each channel has numbers of its own
+
+
+def test_a_weight_of_zeros_waits_for_one_that_is_not() -> None:
+    scale = LearnedScale(7, (2, 1), axis=0)
+    scale.start(torch.zeros(2, 3))
+    scale.observe(torch.zeros(2, 3))
+    assert scale.batches.item() == 0
+    assert (scale(torch.zeros(2, 3)) > 0).all()
+    scale.observe(torch.tensor([[0.0, 0, 0], [0.1, 0.2, -0.3]]))
+    torch.testing.assert_close(scale.value.detach(), torch.full((2, 1), 0.4) / math.sqrt(7))

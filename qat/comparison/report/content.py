@@ -1,13 +1,10 @@
-"""The report as a list of blocks, which the two pages write each in their own language."""
+"""What the report says, block by block."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-
-from matplotlib.figure import Figure
 
 from qat.comparison.report.bits_figure import bits_alt, bits_figure
 from qat.comparison.report.bits_reading import accuracy_caption, accuracy_table, bits_reading
+from qat.comparison.report.blocks import Block, Drawing, Heading, Rows, Text
 from qat.comparison.report.costs import CAPTION as COSTS_CAPTION
 from qat.comparison.report.costs import HEADER as COSTS
 from qat.comparison.report.costs import cost_rows, costing, costs_reading
@@ -15,7 +12,7 @@ from qat.comparison.report.curves_figure import curves_alt, curves_figure
 from qat.comparison.report.health import CAPTION, health_reading, health_rows
 from qat.comparison.report.health import HEADER as HEALTH
 from qat.comparison.report.layers_figure import layers_alt, layers_figure
-from qat.comparison.report.pair import checkpointed_pair, difference_text, pair_reading
+from qat.comparison.report.pair import difference_text, pair_reading, pairs
 from qat.comparison.report.parameters import gradient, layers_reading, moved, parameter_names
 from qat.comparison.report.reading import curves_reading, headline, table_reading
 from qat.comparison.report.results import Result, by_setup
@@ -23,50 +20,6 @@ from qat.comparison.report.settings import ABSENT, same_and_different, settings_
 from qat.comparison.report.spread import short
 from qat.comparison.report.table import summary
 from qat.comparison.report.widths import at_width, bits_text, detail_width, widths
-
-_FOLD = 24  # a longer table begins folded
-
-
-@dataclass(frozen=True)
-class Heading:
-    """The title of a section."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Text:
-    """A paragraph; `kind` is `headline`, `note`, `reading` or `alarm`. Names in backticks are code."""
-
-    text: str
-    kind: str
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """A figure: `draw(narrow)`."""
-
-    name: str
-    alt: str
-    draw: Callable[[bool], Figure]
-
-
-@dataclass(frozen=True)
-class Rows:
-    """A table; the first column is text, the others are numbers unless `text` says so."""
-
-    caption: str
-    header: list[str]
-    rows: list[list[str]]
-    text: bool = False
-
-    @property
-    def folded(self) -> bool:
-        """Whether it begins folded: a long one would push everything below out of sight."""
-        return len(self.rows) > _FOLD
-
-
-Block = Heading | Text | Drawing | Rows
 
 
 def title(results: list[Result]) -> str:
@@ -186,26 +139,32 @@ def _arrow(first: str, last: str) -> str:
 
 
 def _pair_blocks(results: list[Result]) -> list[Block]:
-    pair = checkpointed_pair(results)
-    if pair is None:
+    found = pairs(results)
+    if not found:
         return []
     rows = [
-        ["largest difference in losses", difference_text(pair.losses)],
-        ["largest difference in weights", difference_text(pair.parameters)],
-        ["largest difference in buffers", difference_text(pair.buffers)],
-        ["entries of the final states with other digests", f"{pair.unequal} of {pair.tensors}"],
-        ["saved bytes, checkpointed / plain", short(pair.bytes_ratio)],
-        ["seconds per epoch, checkpointed / plain", short(pair.time_ratio)],
+        ["largest difference in losses", *(difference_text(pair.losses) for pair in found)],
+        ["largest difference in weights", *(difference_text(pair.parameters) for pair in found)],
+        ["largest difference in buffers", *(difference_text(pair.buffers) for pair in found)],
+        [
+            "entries of the final states with other digests",
+            *(f"{pair.unequal} of {pair.tensors}" for pair in found),
+        ],
+        ["saved bytes / plain", *(short(pair.bytes_ratio) for pair in found)],
+        ["seconds per epoch / plain", *(short(pair.time_ratio) for pair in found)],
     ]
     return [
-        Heading("Checkpointed against plain"),
+        Heading("Less memory against plain"),
         Rows(
-            "The same training twice, the blocks' activations kept or computed again.",
-            ["", "value"],
+            "The same training with the blocks' activations computed again, or kept as codes.",
+            ["", *(f"`{pair.setup}`" for pair in found)],
             rows,
             text=True,
         ),
-        Text(pair_reading(pair), "alarm" if pair.compared and not pair.identical else "reading"),
+        *(
+            Text(pair_reading(pair), "alarm" if pair.compared and not pair.identical else "reading")
+            for pair in found
+        ),
     ]
 
 

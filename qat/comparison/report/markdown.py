@@ -2,7 +2,8 @@
 
 import re
 
-from qat.comparison.report.content import Block, Drawing, Heading, Rows, Text, content, title
+from qat.comparison.report.blocks import Block, Drawing, Heading, Rows, Text
+from qat.comparison.report.content import content, title
 from qat.comparison.report.results import Result
 
 FIGURES = "report_figures"  # the folder of the PNG files, next to the page

@@ -5,7 +5,8 @@ import re
 from pathlib import Path
 from string import Template
 
-from qat.comparison.report.content import Block, Drawing, Heading, Rows, Text, content, title
+from qat.comparison.report.blocks import Block, Drawing, Heading, Rows, Text
+from qat.comparison.report.content import content, title
 from qat.comparison.report.drawing import svg
 from qat.comparison.report.health import BAD
 from qat.comparison.report.palette import COLOURS, Look, looks

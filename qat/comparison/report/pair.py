@@ -1,4 +1,4 @@
-"""Checkpointed against plain training: the same run twice, one of them with less memory."""
+"""Checkpointed and packed against plain training: the same run twice, one of them with less memory."""
 
 import math
 from dataclasses import dataclass
@@ -8,18 +8,25 @@ from qat.comparison.report.results import Result, Width, width
 from qat.comparison.report.spread import numbered, short
 from qat.comparison.report.widths import bits_text, widths
 
-CHECKPOINTED, PLAIN = "checkpointed", "ste"
+PLAIN = "ste"
+SAVING = {
+    "checkpointed": "checkpointing",
+    "packed": "packing",
+    "packed_checkpointed": "packing and checkpointing",
+}
+"""The setups that must equal the plain one, and what they do."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """The runs of the two setups with the same seeds.
+    """The runs of a setup that saves memory and of the plain one, with the same seeds.
 
     The three differences are the largest absolute ones over seeds and widths, NaN where a run holds NaN and
     None where no run recorded any. `unequal` of `tensors` entries of the final states have other digests. The
-    ratios are checkpointed over plain.
+    ratios are the setup's over plain's.
     """
 
+    setup: str
     seeds: list[int]
     widths: list[Width]  # of a comparison of several; else empty
     losses: float | None
@@ -45,25 +52,32 @@ class Pair:
         return self.losses, self.parameters, self.buffers
 
 
-def checkpointed_pair(results: list[Result]) -> Pair | None:
-    """The comparison of `checkpointed` with `ste`; None where no seed was trained in both at equal bits."""
+def pairs(results: list[Result]) -> list[Pair]:
+    """Each setup of `SAVING` with `ste`, where a seed was trained in both at equal bits."""
+    found = [_pair(setup, results) for setup in SAVING]
+    return [pair for pair in found if pair is not None]
+
+
+def _pair(setup: str, results: list[Result]) -> Pair | None:
     runs = {(run["setup"], run["seed"], width(run)): run for run in results}
     both = [
-        (runs[CHECKPOINTED, seed, bits], runs[PLAIN, seed, bits])
-        for setup, seed, bits in runs
-        if setup == PLAIN and (CHECKPOINTED, seed, bits) in runs
+        (runs[setup, seed, bits], runs[PLAIN, seed, bits])
+        for name, seed, bits in runs
+        if name == PLAIN and (setup, seed, bits) in runs
     ]
     if not both:
         return None
-    # Either of the two may hold it: the one that ended second.
-    recorded = [run["difference"] for pair in both for run in pair if run.get("difference") is not None]
+    # The one that ended second holds it; where that is the plain one, it is the difference to `checkpointed`.
+    holders = [pair if setup == "checkpointed" else pair[:1] for pair in both]
+    recorded = [run["difference"] for runs in holders for run in runs if run.get("difference") is not None]
     digests = [
-        checkpointed["digests"].get(key) == plain["digests"].get(key)
-        for checkpointed, plain in both
-        for key in {**checkpointed["digests"], **plain["digests"]}
+        saving["digests"].get(key) == plain["digests"].get(key)
+        for saving, plain in both
+        for key in {**saving["digests"], **plain["digests"]}
     ]
     first, second = [pair[0] for pair in both], [pair[1] for pair in both]
     return Pair(
+        setup,
         sorted({plain["seed"] for plain in second}),
         widths(second) if len(widths(second)) > 1 else [],
         _largest([difference["losses"] for difference in recorded]),
@@ -77,8 +91,8 @@ def checkpointed_pair(results: list[Result]) -> Pair | None:
 
 
 def pair_reading(pair: Pair) -> str:
-    """Whether the two runs are the same, and what checkpointing cost and saved."""
-    both, seeds = f"`{CHECKPOINTED}` and `{PLAIN}`", numbered("seed", pair.seeds)
+    """Whether the two runs are the same, and what the setup cost and saved."""
+    both, seeds = f"`{pair.setup}` and `{PLAIN}`", numbered("seed", pair.seeds)
     if pair.widths:
         seeds += f"; {bits_text(pair.widths)}"
     if not pair.compared:
@@ -98,7 +112,7 @@ def pair_reading(pair: Pair) -> str:
         "took {:.2f} times the seconds": pair.time_ratio,
     }
     parts = [words.format(value) for words, value in costs.items() if not math.isnan(value)]
-    return text + (f"; checkpointing {' and '.join(parts)}" if parts else "") + "."
+    return text + (f"; {SAVING[pair.setup]} {' and '.join(parts)}" if parts else "") + "."
 
 
 def difference_text(value: float | None) -> str:

@@ -28,6 +28,8 @@ COLOURS = {
     "vermillion": ("#c94a00", "#ff8a52"),
     "sky": ("#2f8fc4", "#8fd0f7"),
     "brown": ("#7a5230", "#c99d74"),
+    "olive": ("#6f7a00", "#c3cf4e"),
+    "red": ("#b3202c", "#ff7f88"),
 }
 
 
@@ -46,12 +48,14 @@ class Look:
         return COLOURS[self.colour][0]
 
 
-# `checkpointed` must equal `ste`: a thin bright dash over a wide line shows both.
+# The three that save memory must equal `ste`: thin bright dashes over a wide line show all of them.
 _KNOWN = {
     "zero": Look("purple", (), "s", 2.0),
     "ste": Look("blue", (), "o", 4.5),
     "float": Look("grey", (1, 1.2), "D", 2.0),
     "checkpointed": Look("orange", (3, 2), "^", 1.8),
+    "packed": Look("olive", (1, 3), "<", 1.8),
+    "packed_checkpointed": Look("red", (2, 5), ">", 1.8),
     "ewgs": Look("green", (6, 2), "v", 1.8),
     "soft": Look("vermillion", (4, 1.5, 1, 1.5), "P", 1.8),
     "stochastic": Look("sky", (5, 1, 1, 1, 1, 1), "X", 1.8),

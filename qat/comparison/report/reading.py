@@ -18,7 +18,7 @@ from qat.comparison.report.measures import (
     target_accuracy,
     test_accuracy,
 )
-from qat.comparison.report.pair import Pair, checkpointed_pair
+from qat.comparison.report.pair import SAVING, Pair, pairs
 from qat.comparison.report.results import Result, Runs, by_setup
 from qat.comparison.report.spread import Spread, listing, points
 from qat.comparison.report.widths import widths
@@ -92,7 +92,7 @@ def table_reading(results: list[Result]) -> str:
         text += f" is first reached by {listing(winners)} in epoch {first}"
         parts.append(text + (f", and never by {listing(never)}" if never else ""))
     if "float" in setups:
-        for name in ("ste", "checkpointed"):
+        for name in ("ste", *SAVING):
             if name in setups:
                 time = ratio(seconds_per_epoch(setups[name]), seconds_per_epoch(setups["float"]))
                 size = ratio(saved_bytes(setups[name]), saved_bytes(setups["float"]))
@@ -153,14 +153,13 @@ def _against(float_: Spread, ste: Spread) -> str:
 
 
 def _pair_part(results: list[Result]) -> str:
-    pair = checkpointed_pair(results)
-    return _checkpointing(pair) if pair is not None and pair.compared else ""
+    return "".join(_saving(pair) for pair in pairs(results) if pair.compared)
 
 
-def _checkpointing(pair: Pair) -> str:
+def _saving(pair: Pair) -> str:
     if not pair.identical:
-        return " WARNING: checkpointed and plain training differ, which they must not."
-    text = " Checkpointing changed no " + (
+        return f" WARNING: {pair.setup} and plain training differ, which they must not."
+    text = f" {SAVING[pair.setup].capitalize()} changed no " + (
         "loss, weight or buffer" if pair.losses is not None else "weight or buffer"
     )
     if not math.isnan(pair.bytes_ratio):

@@ -10,7 +10,7 @@ Runs = list[Result]  # the runs of one setup, one for each seed
 Width = tuple[int, int]  # bits of weights and of activations
 
 SCHEMA = 1
-SETUP_ORDER = ("zero", "ste", "float", "checkpointed")
+SETUP_ORDER = ("zero", "ste", "float", "checkpointed", "packed", "packed_checkpointed")
 _FIELDS: dict[str, type] = {
     "setup": str,
     "settings": dict,
@@ -69,7 +69,7 @@ def _rank(result: Result) -> tuple[Any, ...]:
 
 
 def setup_rank(name: str) -> tuple[int, str]:
-    """A sort key: the four setups of the main comparison first, then the others by name."""
+    """A sort key: the setups in `SETUP_ORDER` first, then the others by name."""
     return (SETUP_ORDER.index(name) if name in SETUP_ORDER else len(SETUP_ORDER), name)
 
 

@@ -4,7 +4,8 @@ import os
 import tempfile
 from pathlib import Path
 
-from qat.comparison.report.content import Drawing, content
+from qat.comparison.report.blocks import Drawing
+from qat.comparison.report.content import content
 from qat.comparison.report.drawing import png
 from qat.comparison.report.markdown import FIGURES, markdown_page
 from qat.comparison.report.page import html_page

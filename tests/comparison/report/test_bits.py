@@ -9,7 +9,7 @@ from rich.console import Console
 from qat.comparison.report.bits_figure import bits_alt, bits_figure
 from qat.comparison.report.bits_reading import accuracy_caption, accuracy_table, bits_headline, bits_reading
 from qat.comparison.report.drawing import png, svg
-from qat.comparison.report.pair import checkpointed_pair, pair_reading
+from qat.comparison.report.pair import pair_reading, pairs
 from qat.comparison.report.palette import looks
 from qat.comparison.report.reading import headline
 from qat.comparison.report.results import load_results, width
@@ -147,11 +147,11 @@ def test_headline_keeps_divergence_and_the_pair(widths_results):
 
 @pytest.mark.parametrize("bits", [(8, 8), (1, 1)])
 def test_an_unequal_pair_is_an_alarm_at_whichever_width(widths_results, bits):
-    assert checkpointed_pair(widths_results).identical
-    assert "(seeds 0, 1 and 2; 8, 4, 3, 2 and 1 bits)" in pair_reading(checkpointed_pair(widths_results))
+    assert pairs(widths_results)[0].identical
+    assert "(seeds 0, 1 and 2; 8, 4, 3, 2 and 1 bits)" in pair_reading(pairs(widths_results)[0])
     run = next(r for r in widths_results if r["setup"] == "checkpointed" and width(r) == bits)
     run["difference"]["buffers"] = 1e-9
-    assert pair_reading(checkpointed_pair(widths_results)).startswith("NOT EQUAL: ")
+    assert pair_reading(pairs(widths_results)[0]).startswith("NOT EQUAL: ")
     assert "WARNING" in headline(widths_results)
 
 
@@ -203,7 +203,7 @@ def test_the_report_of_several_widths(tmp_path, several_of, write_results):
         "## Result and cost at 2 bits",
         "## What learns at 2 bits",
     ]
-    assert titles[4:] == ["## Checkpointed against plain", "## Settings, seeds and versions"]
+    assert titles[4:] == ["## Less memory against plain", "## Settings, seeds and versions"]
     assert "follow for one width, 2 bits: the narrowest." in text
     assert (out / "report_figures" / "bits.png").read_bytes().startswith(b"\x89PNG")
     page = (out / "report.html").read_text(encoding="utf-8")

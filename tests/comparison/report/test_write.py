@@ -108,7 +108,7 @@ def test_an_unequal_pair_is_an_alarm(built, tmp_path, results, write_results):
 
 def test_no_pair_no_section(tmp_path, results, write_results):
     page = write_report(write_results(tmp_path, results[:9]))
-    assert "Checkpointed against plain" not in page.read_text(encoding="utf-8")
+    assert "Less memory against plain" not in page.read_text(encoding="utf-8")
 
 
 def test_a_long_table_begins_folded(tmp_path, results_of, long_names, write_results):

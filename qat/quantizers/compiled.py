@@ -1,0 +1,159 @@
+"""The kernels as fused passes, made by `torch.compile`: bit for bit what `kernels.py` computes.
+
+Tensors come here as matrices `(C, n)` in storage order, a row for each scale, so that one compilation serves
+all shapes and layouts. Masks are written as int8 by way of floats: stores of bools are not vectorised.
+"""
+
+import logging
+import os
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from qat.gradients.masking import with_bits
+
+log = logging.getLogger(__name__)
+
+SMALL = 2**15  # elements below which a compiled call costs more than it saves
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+_LIMIT = 64  # compilations of one function: dtypes, one row or several, devices
+End = Tensor | float
+
+
+def wide(x: Tensor) -> Tensor:
+    """In float32 at least: in bfloat16 18 % of 8-bit codes would differ. Shape: any -> the same."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def quantized(x: Tensor, scale: Tensor, low: End, high: End) -> Tensor:
+    """The value alone."""
+    code = torch.clamp(torch.round(wide(x) / scale), low, high)  # type: ignore[arg-type] # both numbers or both tensors
+    return _value(code, scale, x)
+
+
+def fixed(x: Tensor, scale: Tensor, low: End, high: End) -> tuple[Tensor, Tensor]:
+    """The value, and inside in terms of the code."""
+    rounded = torch.round(wide(x) / scale)
+    code = torch.clamp(rounded, low, high)  # type: ignore[arg-type] # as above
+    return _value(code, scale, x), _int8(code == rounded)
+
+
+def fixed_relu(x: Tensor, scale: Tensor, low: End, high: End) -> tuple[Tensor, Tensor]:
+    """The same after a ReLU."""
+    rounded = torch.round(wide(x) / scale)
+    code = torch.clamp(rounded, low, high)  # type: ignore[arg-type] # as above
+    return _value(code, scale, x), _int8((code == rounded) & (x > 0))
+
+
+def clamped(x: Tensor, scale: Tensor, low: End, high: End) -> tuple[Tensor, Tensor]:
+    """The value, and inside before rounding."""
+    v = wide(x) / scale
+    limited = torch.clamp(v, low, high)  # type: ignore[arg-type] # as above
+    return _value(torch.round(limited), scale, x), _int8(limited == v)
+
+
+def clamped_relu(x: Tensor, scale: Tensor, low: End, high: End) -> tuple[Tensor, Tensor]:
+    """The same after a ReLU."""
+    v = wide(x) / scale
+    limited = torch.clamp(v, low, high)  # type: ignore[arg-type] # as above
+    return _value(torch.round(limited), scale, x), _int8((limited == v) & (x > 0))
+
+
+def learned(g: Tensor, x: Tensor, scale: Tensor, low: End, high: End) -> tuple[Tensor, Tensor]:
+    """The gradient of x, and that of the scale, a sum for each row."""
+    of_x, share = by_element(g, x, scale, low, high)
+    return of_x, share.sum(1, keepdim=True)
+
+
+def learned_relu(g: Tensor, x: Tensor, scale: Tensor, low: End, high: End) -> tuple[Tensor, Tensor]:
+    """The same after a ReLU."""
+    of_x, share = by_element(g, x, scale, low, high)
+    return torch.where(x > 0, of_x, 0.0), share.sum(1, keepdim=True)
+
+
+def by_element(g: Tensor, x: Tensor, scale: Tensor, low: End, high: End) -> tuple[Tensor, Tensor]:
+    """The gradient of x, and what each element adds to that of a learned scale."""
+    v = wide(x) / scale
+    limited = torch.clamp(v, low, high)  # type: ignore[arg-type] # as above
+    code = torch.round(limited)
+    inside = limited == v
+    return torch.where(inside, g, 0.0), torch.where(inside, code - limited, code) * wide(g)
+
+
+def _value(code: Tensor, scale: Tensor, x: Tensor) -> Tensor:
+    # Not `+ 0.0`, which the compiler takes away: -0.0 must become 0.0.
+    return torch.where(code == 0, 0.0, code * scale).to(x.dtype)
+
+
+def _int8(condition: Tensor) -> Tensor:
+    return torch.where(condition, 1.0, 0.0).to(torch.int8)
+
+
+KERNELS = (quantized, fixed, fixed_relu, clamped, clamped_relu, with_bits, learned, learned_relu)
+
+_in_use: set[str] = set()  # device types
+
+
+@cache
+def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
+    """One of `KERNELS`, compiled."""
+    # Its stub does not know the last argument yet.
+    return torch.compile(function, dynamic=True, fullgraph=True, recompile_limit=_LIMIT)  # type: ignore[call-overload]
+
+
+@cache
+def constant(number: int, device: torch.device) -> Tensor:
+    """A grid's end as a tensor: a number would be compiled in, and each width compiled anew."""
+    return torch.tensor(float(number), device=device)
+
+
+def takes(x: Tensor) -> bool:
+    """Whether the compiled kernels do this tensor: they are in use, and it is of a kind and size for them."""
+    return x.device.type in _in_use and x.numel() >= SMALL and x.dtype in DTYPES
+
+
+def prepare(function: Callable[..., Any], device: torch.device) -> None:
+    """Compile one of `KERNELS` for float32 tensors, or load it from the disk; seconds, the first one most."""
+    x = torch.ones(1, SMALL, device=device)
+    scale, low, high = torch.ones(1, 1, device=device), constant(-7, device), constant(7, device)
+    if function is with_bits:
+        kernel(function)(x, torch.ones(1, SMALL, dtype=torch.int8, device=device))
+    else:
+        kernel(function)(*([x] if function in (learned, learned_relu) else []), x, scale, low, high)
+
+
+def use(device: torch.device) -> None:
+    """From now on large tensors on this kind of device go through the compiled kernels."""
+    _in_use.add(device.type)
+
+
+def compile_kernels(device: torch.device | str = "cpu", track: Callable[..., Any] = iter) -> bool:
+    """Compile the fused kernels of quantizers, once in a process, and use them for large tensors.
+
+    Values and gradients are those of the eager kernels to the last bit, but for the gradient of a learned
+    scale, whose sum has another order. What was compiled lies on the disk: the first process needs up to
+    40 s, later ones some seconds. One line of the log says what is in use.
+
+    Args:
+        device: where the model is.
+        track: makes an iterator of the list of kernels, and may show how far it has come.
+
+    Returns:
+        Whether they are in use: not where there is no compiler, or with QAT_COMPILE=0 in the environment.
+    """
+    device = torch.device(device)
+    if os.environ.get("QAT_COMPILE") == "0":
+        log.info("quantizers run eagerly: QAT_COMPILE=0")
+        return False
+    try:
+        for function in track(KERNELS):
+            prepare(function, device)
+    except Exception as error:  # whatever a missing compiler makes of it
+        log.warning("quantizers run eagerly: compiling failed (%s)", str(error).strip().splitlines()[0])
+        return False
+    use(device)
+    log.info("quantizers run through compiled kernels")
+    return True
