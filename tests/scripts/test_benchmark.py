@@ -12,6 +12,7 @@ SCRIPT = Path(__file__).parents[2] / "scripts" / "benchmark.py"
 def start(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
     monkeypatch.setattr(sys, "argv", [str(SCRIPT), *arguments])
     monkeypatch.setenv("OMP_WAIT_POLICY", "PASSIVE")
+    monkeypatch.setenv("QAT_COMPILE", "0")
     monkeypatch.setenv("KINETO_LOG_LEVEL", "5")
     runpy.run_path(str(SCRIPT), run_name="__main__")
 

@@ -5,8 +5,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from qat.quantizers.compiled import eagerly
 from qat.studies.benchmark.candidate import Candidate, Work
-from qat.studies.benchmark.paths import path_of, without_compiler
+from qat.studies.benchmark.paths import path_of
 
 Function = Callable[[Tensor], Tensor]
 
@@ -19,13 +20,13 @@ def peer(
 
 
 def ours(name: str, make: Callable[[], Function], x: Tensor, g: Tensor, compiled: bool = True) -> Candidate:
-    """A quantizer of this package, with the compiler (where there is one) or without."""
+    """A quantizer of this package, through the compiled kernels, where they are in use, or the eager ones."""
 
     def build() -> Work:
         call = _both_ways(make(), x, g)
         if compiled:
             return Work(call, lambda: path_of(x))
-        return Work(without_compiler()(call), lambda: without_compiler()(path_of)(x))
+        return Work(eagerly()(call), lambda: eagerly()(path_of)(x))
 
     return Candidate(name, build)
 

@@ -1,6 +1,7 @@
 """The command line of the benchmark."""
 
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -9,7 +10,9 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from qat.data.progress import tracked
 from qat.names import match_names, unknown_name
+from qat.quantizers import compile_kernels
 from qat.studies.benchmark import parts, scaling, steps
 from qat.studies.benchmark.machine import describe, in_words
 from qat.studies.benchmark.parts import PARTS, USUAL, Outcome, Settings
@@ -38,11 +41,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         torch.set_num_threads(args.threads)
     chosen = [name for name in PARTS if args[name]] or list(USUAL)
     console = Console(highlight=False)
+    console.print(in_words(describe(settings.device)), soft_wrap=True)
+    if chosen != ["startup"]:  # whose processes compile themselves
+        console.print(_compile(settings.device))
     errors = []
     for number, name in enumerate(chosen):
         machine = describe(settings.device)
-        if not number:
-            console.print(in_words(machine), soft_wrap=True)
         try:
             outcome = PARTS[name](settings)
             _write(Path(args.out), name, machine, settings, outcome)
@@ -56,6 +60,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     print(f"written to {args.out}")
     if errors:
         sys.exit(1)
+
+
+def _compile(device: torch.device) -> str:
+    start = time.perf_counter()
+    compiled = compile_kernels(device, lambda kernels: tracked(kernels, "compiling kernels", after=0))
+    return f"kernels: {f'compiled in {time.perf_counter() - start:.1f} s' if compiled else 'eager'}"
 
 
 def _parser() -> OneLineParser:

@@ -107,7 +107,9 @@ def run_startup(settings: Settings) -> Outcome:
     model = settings.models[-1]
     with showing("startup", len(startup.MODES) * len(startup.CACHES)) as show:
         rows = startup.measure_startup(model, settings.batch_size, settings.device, show)
-    title = f"First use: seconds over those of later steps, {model}, batch {settings.batch_size}"
+    title = (
+        f"First use in a process, s: kernels, and steps over later ones; {model}, batch {settings.batch_size}"
+    )
     results = [asdict(row) for row in rows]
     return Outcome([startup_table(title, rows)], results, [f"{r.name}: {r.error}" for r in rows if r.error])
 

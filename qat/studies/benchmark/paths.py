@@ -1,35 +1,17 @@
-"""Which path quantizers take, compiled or eager, and how to do without the compiler."""
+"""Which path quantizers take, compiled or eager."""
 
-import os
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from qat.quantizers import Quantizer, kernels
+from qat.quantizers import Quantizer, compiled
 
 
 def path_of(x: Tensor) -> str:
     """How a quantizer treats this tensor: `compiled` or `eager`."""
-    ask: Callable[[Tensor], str] | None = getattr(kernels, "path", None)
-    return "eager" if ask is None else ask(x)
-
-
-@contextmanager
-def without_compiler() -> Iterator[None]:
-    """What quantizers do inside it they do without a compiler, as with QAT_COMPILE=0."""
-    before = os.environ.get("QAT_COMPILE")
-    os.environ["QAT_COMPILE"] = "0"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["QAT_COMPILE"]
-        else:
-            os.environ["QAT_COMPILE"] = before
+    return "compiled" if compiled.takes(x) else "eager"
 
 
 def paths_in(model: nn.Module, images: Tensor) -> str:

@@ -18,31 +18,38 @@ STEPS = 20
 CACHES = ("cold", "warm")
 
 
+@dataclass(frozen=True)
+class FirstUse:
+    """What one process took.
+
+    Args:
+        kernels: seconds to compile the quantizers' kernels, or to load them.
+        steps: seconds of each of the first training steps.
+    """
+
+    kernels: float
+    steps: list[float]
+
+    @property
+    def extra(self) -> float:
+        """How much longer the first half of the steps took than as many later ones, in seconds."""
+        half = len(self.steps) // 2
+        return sum(self.steps[:half]) - half * median(self.steps[half:])
+
+
 @dataclass
 class Startup:
-    """The seconds of each of the first steps, by the state of the cache: `cold`, `warm`.
+    """The first use in one mode, by the state of the cache: `cold`, `warm`.
 
     Args:
         name: of the mode.
-        seconds: by cache.
+        uses: by cache.
         error: why there are none.
     """
 
     name: str
-    seconds: dict[str, list[float]] = field(default_factory=dict)
+    uses: dict[str, FirstUse] = field(default_factory=dict)
     error: str = ""
-
-    def first(self, cache: str) -> float:
-        """How much longer the first step took than the later ones, in seconds."""
-        return self.seconds[cache][0] - self._later(cache)
-
-    def extra(self, cache: str) -> float:
-        """The same of the first half of the steps together: what is compiled later counts, too."""
-        half = self.seconds[cache][: len(self.seconds[cache]) // 2]
-        return sum(half) - len(half) * self._later(cache)
-
-    def _later(self, cache: str) -> float:
-        return median(self.seconds[cache][len(self.seconds[cache]) // 2 :])
 
 
 def measure_startup(
@@ -73,5 +80,5 @@ def _startup(
             if run.returncode:
                 startup.error = (run.stderr.strip().splitlines() or ["no message"])[-1]
             else:
-                startup.seconds[cache] = json.loads(run.stdout.splitlines()[-1])
+                startup.uses[cache] = FirstUse(**json.loads(run.stdout.splitlines()[-1]))
     return startup

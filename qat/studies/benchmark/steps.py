@@ -12,9 +12,10 @@ from torch.nn import functional as F
 from qat.layers import Quantization, quantize
 from qat.memory import checkpoint_blocks, packed_activations
 from qat.models import MODELS
+from qat.quantizers.compiled import eagerly
 from qat.studies.benchmark import peer_brevitas, peer_torch_ao
 from qat.studies.benchmark.candidate import Candidate, Work
-from qat.studies.benchmark.paths import paths_in, without_compiler
+from qat.studies.benchmark.paths import paths_in
 
 SHAPES = {"small_cnn": (1, 28, 28), "resnet8": (3, 32, 32), "resnet20": (3, 32, 32)}
 """The networks and their images: those of MNIST, and of CIFAR-10."""
@@ -31,7 +32,7 @@ class Mode:
         channels_last: weights and images in that memory format.
         packed: saved activations as codes.
         checkpointed: its blocks recomputed in the backward.
-        without_compiler: quantizers as with QAT_COMPILE=0.
+        eager_kernels: quantizers as with QAT_COMPILE=0.
     """
 
     config: Quantization | None = None
@@ -39,7 +40,7 @@ class Mode:
     channels_last: bool = False
     packed: bool = False
     checkpointed: bool = False
-    without_compiler: bool = False
+    eager_kernels: bool = False
 
 
 W4A4 = Quantization(weight_bits=BITS, activation_bits=BITS)
@@ -52,7 +53,7 @@ MODES = {
     FLOAT_COMPILED: Mode(compiled=True),
     "float, channels_last": Mode(channels_last=True),
     OURS: Mode(W4A4),
-    f"{OURS}, QAT_COMPILE=0": Mode(W4A4, without_compiler=True),
+    f"{OURS}, QAT_COMPILE=0": Mode(W4A4, eager_kernels=True),
     COMPILED: Mode(W4A4, compiled=True),
     f"{OURS}, channels_last": Mode(W4A4, channels_last=True),
     f"{OURS}, packed": Mode(W4A4, packed=True),
@@ -110,8 +111,8 @@ def train_in(mode: Mode, model: str, images: Tensor, targets: Tensor) -> Work:
         network.compile(fullgraph=True)  # in place: it stays a module
         return Work(training_step(network, images, targets), lambda: "graph" if mode.config else "")
     step = training_step(network, images, targets, packed_activations if mode.packed else nullcontext)
-    if mode.without_compiler:
-        return Work(without_compiler()(step), without_compiler()(path))
+    if mode.eager_kernels:
+        return Work(eagerly()(step), eagerly()(path))
     return Work(step, path if mode.config else str)
 
 

@@ -59,15 +59,16 @@ def shares_table(title: str, shares: Iterable[Shares]) -> Group:
 
 
 def startup_table(title: str, startups: Iterable[Startup]) -> Group:
-    """Seconds over the later steps, with an empty cache and with a full one."""
-    table = _table("", *(f"{cache}: first {what}" for cache in CACHES for what in ("step", STEPS // 2)))
+    """Seconds for the kernels, and of the first steps over later ones, with an empty cache and a full one."""
+    columns = [f"{cache}: {what}" for cache in CACHES for what in ("kernels", f"first {STEPS // 2} steps")]
+    table = _table("", *columns)
     remarks = []
     for row in startups:
         if row.error:
             remarks.append(f"{row.name}: failed: {row.error}")
         else:
-            seconds = [f(cache) for cache in CACHES for f in (row.first, row.extra)]
-            table.add_row(row.name, *(f"{second:.1f}" for second in seconds))
+            uses = [row.uses[cache] for cache in CACHES]
+            table.add_row(row.name, *(f"{second:.1f}" for use in uses for second in (use.kernels, use.extra)))
     return _below(title, table, remarks)
 
 

@@ -12,6 +12,11 @@ TINY = ["--size", "4", "4", "5", "5", "--sizes", "5000", "--batch_size", "4", "-
 FEW = ["--only", ops.FLOOR, ops.OBSERVED, "Brevitas*", steps.FLOAT, steps.OURS]
 
 
+@pytest.fixture(autouse=True)
+def _without_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QAT_COMPILE", "0")
+
+
 def read(folder: Path, part: str) -> Any:
     return json.loads((folder / f"{part}.json").read_text(encoding="utf-8"))
 
@@ -19,6 +24,7 @@ def read(folder: Path, part: str) -> Any:
 def test_the_usual_parts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main([*TINY, *FEW, "--models", "small_cnn", "--out", str(tmp_path)])
     out, _ = capsys.readouterr()
+    assert out.splitlines()[1] == "kernels: eager"
     assert out.splitlines()[-1] == f"written to {tmp_path}"
     assert {path.name for path in tmp_path.iterdir()} == {"ops.json", "scaling.json", "steps.json"}
     found = read(tmp_path, "ops")

@@ -6,7 +6,7 @@ from rich.console import Console, Group
 
 from qat.studies.benchmark import ops, steps
 from qat.studies.benchmark.shares import Shares
-from qat.studies.benchmark.startup import Startup
+from qat.studies.benchmark.startup import FirstUse, Startup
 from qat.studies.benchmark.tables import digits, scaling_table, shares_table, startup_table, timing_table
 from qat.studies.benchmark.timing import Timing
 
@@ -72,9 +72,10 @@ def test_shares() -> None:
 
 
 def test_first_use() -> None:
-    good = Startup("qat", {"cold": [30.0, 1.0, 1.0, 1.0], "warm": [3.0, 2.0, 1.0, 1.0]})
+    cold, warm = FirstUse(30.0, [4.0, 1.0, 1.0, 1.0]), FirstUse(5.0, [3.0, 2.0, 1.0, 1.0])
+    good = Startup("qat", {"cold": cold, "warm": warm})
     shown = lines(startup_table("Title", [good, Startup("other", error="RuntimeError: [x]")]))
-    assert shown[-2].split() == ["qat", "29.0", "29.0", "2.0", "3.0"]
+    assert shown[-2].split() == ["qat", "30.0", "3.0", "5.0", "3.0"]
     assert shown[-1] == "other: failed: RuntimeError: [x]"
 
 
