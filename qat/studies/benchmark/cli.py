@@ -16,6 +16,7 @@ from qat.quantizers import compile_kernels
 from qat.studies.benchmark import parts, scaling, steps
 from qat.studies.benchmark.machine import describe, in_words
 from qat.studies.benchmark.parts import PARTS, USUAL, Outcome, Settings
+from qat.studies.benchmark.writing import as_markdown, for_terminal
 from qat.training.cli import leave
 from qat.training.messages import one_line
 from qat.training.output import check_writable
@@ -55,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         except KeyboardInterrupt:
             leave(f"stopped; {number} of {len(chosen)} parts are finished and kept in {args.out}", 130)
         for table in outcome.tables:
-            console.print(table)
+            console.print(for_terminal(table))
         errors += outcome.errors
     print(f"written to {args.out}")
     if errors:
@@ -86,7 +87,12 @@ def _parser() -> OneLineParser:
     add("--only", type=str, nargs="+", default=["*"], help="Globs over the candidates of ops and steps.")
     add("--device", type=str, default="cpu", help="cpu or cuda.")
     add("--threads", type=int | None, default=None, help="Of the processor; default: torch's.")
-    add("--out", type=str, default="runs/benchmark", help="Folder of the figures, a JSON file for each part.")
+    add(
+        "--out",
+        type=str,
+        default="runs/benchmark",
+        help="Folder of the figures: for each part a JSON file and its tables in Markdown.",
+    )
     return parser
 
 
@@ -129,3 +135,6 @@ def _write(out: Path, part: str, machine: dict[str, Any], settings: Settings, ou
     }
     out.mkdir(parents=True, exist_ok=True)
     write_json(out / f"{part}.json", content)
+    tables = [as_markdown(table) for table in outcome.tables]
+    page = "\n".join([*tables, in_words(machine), ""])
+    (out / f"{part}.md").write_text(page, encoding="utf-8")

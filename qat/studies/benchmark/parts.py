@@ -5,14 +5,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
-from rich.console import Group
 
 from qat.studies.benchmark import ops, scaling, startup, steps
 from qat.studies.benchmark.candidate import Candidate
 from qat.studies.benchmark.progress import showing
 from qat.studies.benchmark.rounds import measure, turns
 from qat.studies.benchmark.shares import profile_step
-from qat.studies.benchmark.tables import scaling_table, shares_table, startup_table, timing_table
+from qat.studies.benchmark.tables import Figures, scaling_table, shares_table, startup_table, timing_table
 from qat.studies.benchmark.timing import Timing
 
 
@@ -41,9 +40,9 @@ class Settings:
 
 @dataclass
 class Outcome:
-    """What a part found: tables for a person, plain values for a file, and what went wrong."""
+    """What a part found: tables for a person, plain values for a program, and what went wrong."""
 
-    tables: list[Group] = field(default_factory=list)
+    tables: list[Figures] = field(default_factory=list)
     results: Any = None
     errors: list[str] = field(default_factory=list)
 

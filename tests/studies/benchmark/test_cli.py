@@ -26,7 +26,8 @@ def test_the_usual_parts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     out, _ = capsys.readouterr()
     assert out.splitlines()[1] == "kernels: eager"
     assert out.splitlines()[-1] == f"written to {tmp_path}"
-    assert {path.name for path in tmp_path.iterdir()} == {"ops.json", "scaling.json", "steps.json"}
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {f"{part}.{kind}" for part in ("ops", "scaling", "steps") for kind in ("json", "md")}
     found = read(tmp_path, "ops")
     assert found["settings"]["shape"] == [4, 4, 5, 5]
     assert found["machine"]["versions"]["qat"]
@@ -113,4 +114,4 @@ def test_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert left.value.code == 130
     said = f"stopped; 1 of 3 parts are finished and kept in {tmp_path}\n"
     assert capsys.readouterr().err.endswith(said)
-    assert [path.name for path in tmp_path.iterdir()] == ["ops.json"]
+    assert {path.name for path in tmp_path.iterdir()} == {"ops.json", "ops.md"}

@@ -2,21 +2,29 @@
 
 import pytest
 import torch
-from rich.console import Console, Group
+from rich.console import Console
 
 from qat.studies.benchmark import ops, steps
 from qat.studies.benchmark.shares import Shares
 from qat.studies.benchmark.startup import FirstUse, Startup
-from qat.studies.benchmark.tables import digits, scaling_table, shares_table, startup_table, timing_table
+from qat.studies.benchmark.tables import (
+    Figures,
+    digits,
+    scaling_table,
+    shares_table,
+    startup_table,
+    timing_table,
+)
 from qat.studies.benchmark.timing import Timing
+from qat.studies.benchmark.writing import for_terminal
 
 MISSING = 'brevitas is not installed: pip install "qat[bench]"'
 
 
-def lines(table: Group) -> list[str]:
+def lines(table: Figures) -> list[str]:
     console = Console(width=80, highlight=False)
     with console.capture() as capture:
-        console.print(table)
+        console.print(for_terminal(table))
     return [line.rstrip() for line in capture.get().splitlines() if line.strip()]
 
 
