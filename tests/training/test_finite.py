@@ -1,5 +1,6 @@
 """The layer that saw a NaN or an infinity first is named, in one line, and nothing moves."""
 
+import re
 from typing import Any
 
 import pytest
@@ -84,4 +85,5 @@ def test_the_command_line_says_it_in_one_line(
     out, err = capsys.readouterr()
     assert (stop.value.code, out, err.count("\n")) == (2, "", 1)
     assert err.startswith("error: the loss is ")
-    assert " (Conv2d) puts it out first" in err
+    # Which of the two overflows first depends on the order in which a convolution adds.
+    assert re.search(r"blocks\.0\.(conv \(Conv2d|bn \(BatchNorm2d)\) puts it out first", err)
