@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from qat.comparison import cli as comparison
-from qat.studies import gradient_table, tour
+from qat.studies import benchmark, gradient_table, tour
+from qat.studies.benchmark import startup
 from qat.studies.memory import cli as memory
 from qat.studies.memory import study
 from qat.studies.memory.child import Growth
@@ -81,6 +82,17 @@ def test_memory_commands_run(beside_configs: Path, monkeypatch: pytest.MonkeyPat
     for argv in commands("memory.py"):
         memory.main([*argv, *tiny, *(["--depth", "1", "2"] if "--depth" in argv else [])])
     assert (beside_configs / "runs" / "memory" / "memory.json").is_file()
+
+
+def test_the_benchmark_commands_run(beside_configs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Of the usual parts the quickest candidates; processes and compilers are tested where they are.
+    monkeypatch.setenv("QAT_COMPILE", "0")
+    monkeypatch.setattr(startup, "MODES", ())
+    tiny = ["--rounds", "1", "--size", "2", "2", "5", "5", "--sizes", "5000", "--batch_size", "2"]
+    for argv in commands("benchmark.py"):
+        benchmark.main([*argv, *tiny, "--only", "x *", "float"])
+    written = {path.stem for path in (beside_configs / "runs" / "benchmark").glob("*.json")}
+    assert written == {"ops", "scaling", "steps", "profile", "startup"}
 
 
 def test_both_ways_without_make_are_shown() -> None:

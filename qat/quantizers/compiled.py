@@ -6,7 +6,8 @@ all shapes and layouts. Masks are written as int8 by way of floats: stores of bo
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -128,6 +129,17 @@ def prepare(function: Callable[..., Any], device: torch.device) -> None:
 def use(device: torch.device) -> None:
     """From now on large tensors on this kind of device go through the compiled kernels."""
     _in_use.add(device.type)
+
+
+@contextmanager
+def eagerly() -> Iterator[None]:
+    """Inside it every tensor goes through the eager kernels."""
+    before = set(_in_use)
+    _in_use.clear()
+    try:
+        yield
+    finally:
+        _in_use.update(before)
 
 
 def compile_kernels(device: torch.device | str = "cpu", track: Callable[..., Any] = iter) -> bool:

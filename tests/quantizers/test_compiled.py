@@ -30,11 +30,8 @@ def data(shape: tuple[int, ...], dtype: torch.dtype, layout: torch.memory_format
 
 
 def eagerly(function, *args):
-    compiled._in_use.clear()
-    try:
+    with compiled.eagerly():
         return function(*args)
-    finally:
-        compiled.use(torch.device("cpu"))
 
 
 def same(a: Tensor, b: Tensor) -> bool:
