@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 from torch.utils.checkpoint import checkpoint
 
 from qat.buffers import call_on, copy_buffers
@@ -33,7 +33,7 @@ class Checkpointed(nn.Module):
     Shape: the block's; tensors may come and go in tuples, lists and dicts.
 
     Raises:
-        ValueError: the block is checkpointed already.
+        ValueError: the block is checkpointed already; in the forward, where it returns what is no tensor.
         RuntimeError: in the forward, where the block changes its input in place.
     """
 
@@ -79,6 +79,12 @@ class Checkpointed(nn.Module):
                 f"{self._get_name()} changes its input in place, and would be run again on the changed one; "
                 "use inplace=False in it, or leave it unchecked"
             )
+        for x in tree_leaves(output):
+            if x is not None and not isinstance(x, Tensor):
+                raise ValueError(
+                    f"{self._get_name()} returns a {type(x).__name__}; a checkpointed block must return "
+                    "tensors, alone or in tuples, lists and dicts"
+                )
         return output
 
     def _compiled(self, *args: Any, **kwargs: Any) -> Any:

@@ -3,12 +3,21 @@
 import copy
 import pickle
 from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from qat import Checkpointed, Quantization, checkpoint_blocks, quantize, saved_bytes
+from qat import (
+    Checkpointed,
+    Quantization,
+    checkpoint_blocks,
+    packed_activations,
+    quantize,
+    saved_bytes,
+)
 from qat.models import LeNet, ResNet8, SmallCNN
 
 
@@ -287,6 +296,40 @@ class Nested(nn.Module):
         self, xs: list[Tensor], *, debug: bool, more: dict[str, Tensor]
     ) -> tuple[Tensor, dict[str, Tensor]]:
         return self.fc(xs[0] * more["y"]).tanh() * (2 if debug else 1), {"x": xs[0]}
+
+
+class Returns(nn.Module):
+    def __init__(self, extra: Any) -> None:
+        super().__init__()
+        self.linear, self.extra = nn.Linear(2, 2), extra
+
+    def forward(self, x: Tensor) -> Any:
+        return self.linear(x), self.extra
+
+
+@pytest.mark.parametrize("extra", [3.0, "text", {"a": 1}])
+def test_what_is_no_tensor_is_refused_where_it_is_returned(extra: Any) -> None:
+    with pytest.raises(
+        ValueError, match="Returns returns a (float|str|int); a checkpointed block must return"
+    ):
+        Checkpointed(Returns(extra))(torch.rand(2, 2))
+    output, nothing = Checkpointed(Returns(None))(torch.rand(2, 2))
+    assert output.shape == (2, 2)
+    assert nothing is None
+
+
+@pytest.mark.parametrize("within", [nullcontext, packed_activations])
+def test_second_derivatives_are_those_of_the_plain_block(within: Any) -> None:
+    x = torch.rand(2, 3, requires_grad=True)
+    results = []
+    for wrap in (lambda block: block, Checkpointed):
+        torch.manual_seed(0)
+        block = wrap(nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)))
+        with within():
+            y = block(x).sum()
+        (g,) = torch.autograd.grad(y, x, create_graph=True)
+        results.append(torch.autograd.grad(g.square().sum(), block[0].weight)[0])
+    assert torch.equal(*results)
 
 
 def test_tensors_in_lists_dicts_and_keywords() -> None:
