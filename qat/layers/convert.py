@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from qat.layers.activation import QUANT_ACTIVATIONS
 from qat.layers.config import FLOAT, Quantization
 from qat.layers.conv import QuantConv1d, QuantConv2d, QuantConvTranspose2d
+from qat.layers.deployable import find_folds, make_deployable
 from qat.layers.example import refuse_lazy
 from qat.layers.layer import QuantLayer
 from qat.layers.linear import QuantLinear
@@ -41,14 +42,15 @@ def quantize(model: nn.Module, config: Quantization, example: Tensor | tuple[Any
         model: any module; layers that are not plain `nn.Conv1d`, `nn.Conv2d`, `nn.ConvTranspose2d` or
             `nn.Linear` stay float, and so do matrix products outside of such layers, in attention for
             one. `summary` lists both.
-        config: bits, scales, rounding, overrides by layer.
+        config: bits, scales, rounding, overrides by layer; `deployable` folds BatchNorm, too.
         example: `(N, C, H, W)` with N at least 2 (BatchNorm needs it), or a tuple of arguments.
 
     Raises:
         ValueError: the model is quantized already, is lazy, or has nothing to quantize, the example holds
             no batch of 2 samples or does not run through the model, inference mode is on, a pattern in
             `config.layers` matches no layer, or one asks for a float input of a layer that shares a quantized
-            activation with others.
+            activation with others; with `deployable` a BatchNorm does not fold or a layer is not of a kind
+            that integers reproduce.
 
     Warns:
         UserWarning: a convolution or linear layer stays float, because it did not run as a plain one; or the
@@ -67,10 +69,13 @@ def quantize(model: nn.Module, config: Quantization, example: Tensor | tuple[Any
     resolved = config.resolve(list(seen.readers), list(readers_by_source(seen)))
     activations = list(activation_sites(seen, config, resolved))
     readers = list(reader_sites(seen, config, resolved, activations))  # before anything is changed: it raises
+    folds = find_folds(model, args) if config.deployable else {}
     for site in activations:
         _quantize_activation(model.get_submodule(site.name), site, seen.activations[site.name].samples)
     for site in readers:
         _quantize_layer(model.get_submodule(site.name), site, seen.readers[site.name].samples)
+    if config.deployable:
+        make_deployable(model, folds, _sources(model, seen))
     return model
 
 
@@ -120,6 +125,18 @@ def _quantize_layer(module: nn.Module, site: Site, samples: list[Tensor]) -> Non
         module.input_quantizer = of_input.train(module.training)
 
 
+def _sources(model: nn.Module, seen: Trace) -> dict[str, Quantizer]:
+    """The quantizer on whose grid each layer's input lies: its own, or that of the activation before."""
+    shared = {name: source for source, names in readers_by_source(seen).items() for name in names}
+    sources = {}
+    for name in seen.readers:
+        own = model.get_submodule(name).input_quantizer
+        found = own if isinstance(own, Quantizer) else model.get_submodule(shared[name]).quantizer
+        assert isinstance(found, Quantizer)
+        sources[name] = found
+    return sources
+
+
 def _weight_quantizer(site: Site, module: nn.Module, channel_axis: int) -> nn.Module:
     if site.weight_bits == FLOAT:
         return nn.Identity()
@@ -131,7 +148,7 @@ def _weight_quantizer(site: Site, module: nn.Module, channel_axis: int) -> nn.Mo
         axis=channel_axis if site.config.per_channel else None,
         scale=site.config.weight_scale,
         observer=site.config.weight_observer,
-        power_of_two=site.config.power_of_two,
+        power_of_two=site.config.power_of_two or site.config.deployable,
         rounding=site.config.rounding_function,
     )
 
@@ -147,7 +164,7 @@ def _activation_quantizer(site: Site, samples: list[Tensor]) -> nn.Module:
         signed=site.signed,
         scale="learned" if scale == "pact" and site.signed else scale,
         observer=site.config.activation_observer,
-        power_of_two=site.config.power_of_two,
+        power_of_two=site.config.power_of_two or site.config.deployable,
         asymmetric=site.config.asymmetric and site.signed,
         rounding=site.config.rounding_function,
     )
