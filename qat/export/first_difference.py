@@ -59,7 +59,9 @@ def first_differences(
     codes = {(name, names[:i].count(name)): output for i, (name, output) in enumerate(zip(names, outputs))}
     calls = [one.name for one in seen]
     pairs = [
-        (one, codes[key]) for i, one in enumerate(seen) if (key := (one.name, calls[:i].count(one.name))) in codes
+        (one, codes[key])
+        for i, one in enumerate(seen)
+        if (key := (one.name, calls[:i].count(one.name))) in codes
     ]
     return [_first(int(image), row, pairs) for row, image in enumerate(images)]
 
@@ -83,7 +85,5 @@ def _with_codes(content: bytes) -> tuple[list[str], bytes]:
             codes = f"{node.output[0]}/codes"
             cast = onnx.helper.make_node("Cast", [node.output[0]], [codes], to=onnx.TensorProto.INT32)
             proto.graph.node.append(cast)
-            proto.graph.output.append(
-                onnx.helper.make_tensor_value_info(codes, onnx.TensorProto.INT32, None)
-            )
+            proto.graph.output.append(onnx.helper.make_tensor_value_info(codes, onnx.TensorProto.INT32, None))
     return names, proto.SerializeToString()

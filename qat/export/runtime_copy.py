@@ -142,7 +142,9 @@ def _folds(model: nn.Module, args: tuple[Any, ...]) -> dict[str, str]:
         if isinstance(module, Quantizer | Stored):
             _put(plain, name, _Pass())
     done = fold_batchnorm(plain, args)
-    quantized = {name for name, m in model.named_modules() if isinstance(getattr(m, "weight_quantizer", 0), Stored)}
+    quantized = {
+        name for name, m in model.named_modules() if isinstance(getattr(m, "weight_quantizer", 0), Stored)
+    }
     return {layer: norm for norm, layer in done.folded.items() if layer in quantized}
 
 

@@ -60,9 +60,7 @@ class Verification:
         return [difference for difference in self.differences if not difference.is_tie]
 
 
-def verify(
-    model: nn.Module, file: str | Path | bytes, images: Tensor | tuple[Tensor, ...]
-) -> Verification:
+def verify(model: nn.Module, file: str | Path | bytes, images: Tensor | tuple[Tensor, ...]) -> Verification:
     """Run an ONNX file in onnxruntime and compare it with the trained model in eval mode.
 
     Args:
@@ -75,7 +73,9 @@ def verify(
     trained = run_trained(model, args, "trained model")
     off = run_session(open_session(content, optimised=False), args, "onnxruntime")[0]
     on = run_session(open_session(content, optimised=True), args, "onnxruntime, optimised")[0]
-    return Verification(agree(trained, off), agree(trained, on), _differences(model, content, args, trained, off))
+    return Verification(
+        agree(trained, off), agree(trained, on), _differences(model, content, args, trained, off)
+    )
 
 
 def agree(trained: NDArray[Any], other: NDArray[Any]) -> Agreement:

@@ -57,8 +57,9 @@ class Quantization:
         input_signed: whether the network's input may be negative; images in [0, 1] are not.
         deployable: whether integers shall reproduce the model bit for bit in eval mode: all scales are powers
             of two, a BatchNorm is folded into the layer before it ahead of the weight's quantizer, biases lie
-            on the grid of their layer's sums. For 1 to 8 bits, Conv2d and Linear layers, scales that are
-            observed, learned or `pact`; see docs/export.md.
+            on the grid of their layer's sums, and activations before a pool or a sum are quantized, too. For
+            1 to 8 bits, Conv2d and Linear layers, scales that are observed, learned or `pact`; see
+            docs/export.md.
         layers: overrides by layer, `{glob over module names: {argument: value}}`, for `weight_bits`,
             `activation_bits`, `rounding`, `per_channel`, `power_of_two`, `asymmetric`, and the scales and
             observers; the first glob that matches a layer wins.

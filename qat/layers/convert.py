@@ -13,7 +13,13 @@ from qat.layers.deployable import find_folds, make_deployable
 from qat.layers.example import refuse_lazy
 from qat.layers.layer import QuantLayer
 from qat.layers.linear import QuantLinear
-from qat.layers.sites import Site, activation_sites, reader_sites, readers_by_source
+from qat.layers.sites import (
+    Site,
+    activation_sites,
+    quantized_activations,
+    reader_sites,
+    readers_by_source,
+)
 from qat.layers.trace import Trace, trace
 from qat.quantizers import Quantizer, activation_quantizer, weight_quantizer
 
@@ -66,7 +72,7 @@ def quantize(model: nn.Module, config: Quantization, example: Tensor | tuple[Any
     if not seen.readers:
         raise ValueError("the model ran no nn.Conv2d or nn.Linear: there is nothing to quantize")
     _warn_of_float_layers(model, seen)
-    resolved = config.resolve(list(seen.readers), list(readers_by_source(seen)))
+    resolved = config.resolve(list(seen.readers), list(quantized_activations(seen, config)))
     activations = list(activation_sites(seen, config, resolved))
     readers = list(reader_sites(seen, config, resolved, activations))  # before anything is changed: it raises
     folds = find_folds(model, args) if config.deployable else {}
