@@ -104,6 +104,7 @@ class Grids:
         elif not _float_is_exact(value, numbers, max(abs(grid["low"]), grid["high"]) + 1):
             self.program.inexact.append(layer_of(name))
         settings = grid | {
+            "scale": scale,
             "zeros": [term.zero for term in value.terms],
             "lift": numbers.lift,
             "divisor": numbers.divisor,

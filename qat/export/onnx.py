@@ -148,10 +148,10 @@ def _finish_node(node: onnx.NodeProto, graph: onnx.GraphProto, copy: nn.Module) 
     node.name = f"{name}/{node.op_type}"
     if isinstance(module, Stored):
         node.input[0] = f"{name}.codes"
-        tensor = module.type.tensor(node.input[0], module.codes)
+        tensor = module.kind.tensor(node.input[0], module.codes)
     else:
         node.input[2] = f"{name}.zero_point"
-        tensor = module.type.tensor(node.input[2], np.array(module.zero))
+        tensor = module.kind.tensor(node.input[2], np.array(module.zero))
     if all(known.name != tensor.name for known in graph.initializer):  # the two of a pair share a zero point
         graph.initializer.append(tensor)
 

@@ -7,11 +7,16 @@ which float64 holds, and NumPy multiplies matrices of floats many times faster t
 
 import json
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
+Array = np.ndarray
+Step = dict[str, Any]
 
-def load(path):
+
+def load(path: str) -> tuple[list[Step], dict[str, Array]]:
     """The steps and arrays of a file; weights unpacked."""
     with np.load(path) as file:
         arrays = {name: file[name] for name in file.files}
@@ -25,7 +30,7 @@ def load(path):
     return steps, arrays
 
 
-def conv(x, step, weight):
+def conv(x: Array, step: Step, weight: Array) -> Array:
     """Sums of products, `(N, O, H', W')`; one product of matrices for each place of the kernel."""
     (top, left), (down, right), (wide, far) = step["padding"], step["stride"], step["dilation"]
     groups = step["groups"]
@@ -44,7 +49,7 @@ def conv(x, step, weight):
     return total.astype(np.int64).reshape(n, outputs, height, width)
 
 
-def pool(x, step, combine, edge):
+def pool(x: Array, step: Step, combine: Callable[[list[Array]], Array], edge: int) -> Array:
     """The largest code, or the sum, of each window."""
     (rows, columns), (down, right), (top, left) = step["kernel"], step["stride"], step["padding"]
     x = np.pad(x, ((0, 0), (0, 0), (top, top), (left, left)), constant_values=edge)
@@ -53,9 +58,9 @@ def pool(x, step, combine, edge):
     return combine(parts)
 
 
-def rescale(inputs, step, multiplier, bias, shift):
+def rescale(inputs: list[Array], step: Step, multiplier: Array, bias: Array, shift: Array) -> Array:
     """`sum of inputs * multiplier + bias * 2^lift` over `divisor * 2^shift`, half to even, onto the grid."""
-    total = bias.reshape(-1, 1, 1) << step["lift"]
+    total = bias.astype(np.int64).reshape(-1, 1, 1) << step["lift"]
     for x, factor, zero in zip(inputs, multiplier, step["zeros"]):
         total = total + (x.astype(np.int64) - zero) * factor.reshape(-1, 1, 1)
     whole = np.int64(step["divisor"]) << shift.reshape(-1, 1, 1)
@@ -65,7 +70,7 @@ def rescale(inputs, step, multiplier, bias, shift):
     return np.clip(codes + step["zero"], step["low"], step["high"])
 
 
-def run(steps, arrays, codes):
+def run(steps: list[Step], arrays: dict[str, Array], codes: Array) -> list[Array]:
     """What every step gives for input codes `(N, C, H, W)`; the last are the logits, `(N, classes, 1, 1)`."""
     values = [codes]
     for number, step in enumerate(steps[1:], 1):
@@ -85,5 +90,5 @@ def run(steps, arrays, codes):
 
 
 if __name__ == "__main__":
-    network = load(sys.argv[1])
-    print(*run(*network, np.load(sys.argv[2]))[-1].reshape(-1, network[0][-1]["channels"]).argmax(1))
+    network, weights = load(sys.argv[1])
+    print(*run(network, weights, np.load(sys.argv[2]))[-1].reshape(-1, network[-1]["channels"]).argmax(1))

@@ -25,9 +25,9 @@ class QuantizeDequantize(nn.Module):
         grid, scale = quantizer.grid, quantizer.scale.value
         assert isinstance(scale, Tensor)
         zero_point = quantizer.scale.zero_point(scale)
-        self.type: IntegerType = type_for(grid, opset)
+        self.kind: IntegerType = type_for(grid, opset)
         self.zero = 0 if zero_point is None else int(zero_point)
-        wider = (self.type.low, self.type.high) != (grid.low, grid.high)
+        wider = (self.kind.low, self.kind.high) != (grid.low, grid.high)
         ends = [float((end - self.zero) * scale) for end in (grid.low, grid.high)]
         self.clip = ends if wider else None
         self.register_buffer("scale", scale.detach().clone())
@@ -57,7 +57,7 @@ class Stored(nn.Module):
         quantizer, weight = layer.weight_quantizer, layer.effective_weight.detach()
         assert isinstance(quantizer, Quantizer)
         scale = quantizer.scale(weight).detach()
-        self.type: IntegerType = type_for(quantizer.grid, opset)
+        self.kind: IntegerType = type_for(quantizer.grid, opset)
         self.codes: NDArray[np.int64] = quantizer.codes(weight).numpy().astype(np.int64)
         self.axis = layer.channel_axis if scale.dim() else None
         self.register_buffer("scale", scale.reshape(-1) if scale.dim() else scale.clone())
