@@ -44,7 +44,9 @@ def places(steps: list[Step]) -> tuple[dict[int, Place], int]:
 def _last_read(number: int, steps: list[Step]) -> int:
     """The last step that stores something computed from these codes."""
     readers = [n for n, step in enumerate(steps) if number in step.inputs]
-    return max((n if steps[n].op in ("rescale", "max_pool") else _last_read(n, steps) for n in readers), default=0)
+    return max(
+        (n if steps[n].op in ("rescale", "max_pool") else _last_read(n, steps) for n in readers), default=0
+    )
 
 
 def _is_wide(number: int, steps: list[Step]) -> bool:

@@ -106,7 +106,9 @@ def c_source(model: IntegerModel) -> CSource:
     body = "".join(writer.step(number, step) for number, step in enumerate(model.program.steps))
     first, last = model.program.steps[0], model.program.steps[-1]
     head = HEAD.format(
-        input="{} codes of {}, as C, H, W".format(int(np.prod(first.shape)), " x ".join(map(str, first.shape))),
+        input="{} codes of {}, as C, H, W".format(
+            int(np.prod(first.shape)), " x ".join(map(str, first.shape))
+        ),
         input_scale=model.program.input_scale,
         low=first.settings["low"],
         high=first.settings["high"],
@@ -129,7 +131,8 @@ class _Check:
         for step in self.steps[:-1]:
             if step.op == "conv" and step.settings["bits"] > 8:
                 raise ValueError(
-                    f"{step.layer}: C holds weights of 1 to 8 bits, got {step.settings['bits']}; use --format npz"
+                    f"{step.layer}: C holds weights of 1 to 8 bits, got "
+                    f"{step.settings['bits']}; use --format npz"
                 )
             wide = step.op in ("input", "rescale") and not step.layer.endswith("/fine")
             if wide and step.settings["high"] - step.settings["low"] > 255:

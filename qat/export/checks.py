@@ -44,13 +44,13 @@ def check_ready(model: nn.Module) -> None:
     for name, quantizer in activation_quantizers(model).items():
         if not _batches(quantizer.scale):
             raise ValueError(
-                f"{layer_of(name)}: the model was never calibrated, its ranges saw no batch; train it, load a "
-                "trained state, or run it on a batch in training mode"
+                f"{layer_of(name)}: the model was never calibrated, its ranges saw no batch; train it, "
+                "load a trained state, or run it on a batch in training mode"
             )
         if quantizer.grid.step != 1:
             raise ValueError(
-                f"{layer_of(name)}: no format holds activations of 1 signed bit, the grid {{-1, +1}}; give it 2 "
-                "bits, or an input that is never negative"
+                f"{layer_of(name)}: no format holds activations of 1 signed bit, the grid {{-1, +1}}; give it "
+                "2 bits, or an input that is never negative"
             )
 
 

@@ -56,7 +56,10 @@ def first_differences(
     names, with_codes = _with_codes(content)
     outputs = run_session(open_session(with_codes, optimised=False), chosen, "codes")[-len(names) or None :]
     # By name and call: where two quantizers are the same, torch's exporter keeps one of them.
-    codes = {(name, names[:i].count(name)): output for i, (name, output) in enumerate(zip(names, outputs))}
+    codes = {
+        (name, names[:i].count(name)): output
+        for i, (name, output) in enumerate(zip(names, outputs, strict=True))
+    }
     calls = [one.name for one in seen]
     pairs = [
         (one, codes[key])

@@ -83,14 +83,15 @@ class Grids:
         self.program.accumulators.append(Accumulator(layer, largest, exact))
 
     def _input(self, name: str, scale: float, zero: int, low: int, high: int) -> Codes:
-        settings = {"scale": scale, "zero": zero, "low": low, "high": high}
+        settings = {"scale": scale, "zero": zero, "low": low, "high": high, "shape": list(self.shape)}
         if not self.program.steps:
             self.program.add(Step("input", name, (), self.shape, settings))
             self.program.input_scale = scale
         elif self.program.steps[0].settings != settings:
             first = layer_of(self.program.steps[0].layer)
             raise ValueError(
-                f"{layer_of(name)}: integers need one grid for the network's input, but it and {first} have two"
+                f"{layer_of(name)}: integers need one grid for the network's input, but it and {first} "
+                "have two"
             )
         return Codes(0, self.shape, scale, zero, low, high)
 

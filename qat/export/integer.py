@@ -86,7 +86,8 @@ class IntegerModel:
         logits = []
         names = {step.layer: number for number, step in enumerate(self.program.steps) if step.op == "rescale"}
         names[self.program.steps[0].layer] = 0
-        for start, values in zip(range(0, len(images), BATCH), self._run(self.codes(images), "integers")):
+        starts = range(0, len(images), BATCH)
+        for start, values in zip(starts, self._run(self.codes(images), "integers"), strict=True):
             logits.append(values[-1])
             for seen in codes_of_trained(self.model, (images[start : start + BATCH],)):
                 own = values[names[seen.name]].reshape(seen.codes.shape)

@@ -43,6 +43,6 @@ def refuse_leaving(model: nn.Module, args: tuple[Any, ...]) -> None:
     for name, way in watch.found:
         kind = type(model.get_submodule(name)).__name__
         raise ValueError(
-            f"{name or 'the model itself'} ({kind}) leaves the graph through {way}: what it computes there would "
-            "become a constant in the file; write it with torch's functions"
+            f"{name or 'the model itself'} ({kind}) leaves the graph through {way}: what it computes there "
+            "would become a constant in the file; write it with torch's functions"
         )

@@ -3,7 +3,7 @@
 import copy
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -70,7 +70,7 @@ class _Lowering:
                 self.values[node] = self._rule(node)(node)
         return self.program
 
-    def _rule(self, node: fx.Node) -> Callable[[fx.Node], Value]:
+    def _rule(self, node: fx.Node) -> Callable[[fx.Node], Value | None]:
         if node.op == "call_module":
             module = self.model.get_submodule(str(node.target))
             for kinds, rule in self._module_rules():
@@ -86,11 +86,12 @@ class _Lowering:
             return lambda node: as_sum(self._known(self._input(node))).cut(0.0, math.inf)
         raise self._unknown(name)
 
-    def _module_rules(self) -> list[tuple[Any, Callable[[Any, Value | None], Value]]]:
+    def _module_rules(self) -> list[tuple[Any, Callable[[Any, Value | None], Value | None]]]:
         return [
             (QuantConv2d, self._conv),
             (QuantLinear, self._linear),
-            (PASSED, lambda module, x: self._known(x)),
+            ((nn.Conv2d, nn.Linear), self._float_layer),
+            (PASSED, lambda module, x: x),
             ((nn.BatchNorm1d, nn.BatchNorm2d), self._batchnorm),
             ((nn.ReLU, nn.ReLU6, nn.Hardtanh), self._activation),
             (nn.MaxPool2d, self._max_pool),
@@ -119,7 +120,7 @@ class _Lowering:
     def _product(self, layer: Any, x: Codes, settings: dict[str, Any]) -> Sum:
         quantizer = layer.weight_quantizer
         if not isinstance(quantizer, Quantizer):
-            raise ValueError(f"{self.layer}: integers need weights on a grid, but its weight has 32 bits")
+            self._float_layer(layer, x)
         weight = quantizer.codes(layer.effective_weight).numpy().astype(np.int64)
         weight = weight.reshape(*weight.shape, *(1,) * (4 - weight.ndim))
         scale = quantizer.scale(layer.effective_weight).double().numpy().reshape(-1)
@@ -136,6 +137,9 @@ class _Lowering:
         self.grids.prove(self.layer, bound, offset, unit)
         return Sum(shape, (Term(self.program.add(step), unit, bound),), offset)
 
+    def _float_layer(self, layer: Any, x: Value | None) -> NoReturn:
+        raise ValueError(f"{self.layer}: integers need weights on a grid, but its weight has 32 bits")
+
     def _batchnorm(self, norm: Any, x: Value | None) -> Sum:
         if norm.running_mean is None:
             raise self._unknown("a BatchNorm without running statistics")
@@ -150,7 +154,8 @@ class _Lowering:
             low, high = module.min_val, module.max_val
         cut = self._open(x).cut(low, high)
         if isinstance(module, QuantReLU | QuantReLU6 | QuantHardtanh):
-            return self.grids.quantize(module.quantizer, cut, self.layer + ".quantizer")
+            quantizer: Any = module.quantizer
+            return self.grids.quantize(quantizer, cut, self.layer + ".quantizer")
         return cut
 
     def _max_pool(self, pool: nn.MaxPool2d, x: Value | None) -> Codes:
@@ -181,8 +186,10 @@ class _Lowering:
         self.grids.prove(self.layer, bound, np.zeros(shape[0]), unit)
         return Sum(shape, (Term(self.program.add(step), unit, bound, divisor=count),), np.zeros(shape[0]))
 
-    def _flatten(self, x: Value | None) -> Value:
-        x = self._known(x)
+    def _flatten(self, x: Value | None) -> Value | None:
+        if x is None:  # the network's input, which is then given as a vector
+            self.grids.shape = (math.prod(self.grids.shape), 1, 1)
+            return None
         if x.shape[1:] == (1, 1):
             return x
         codes = self._codes(x)

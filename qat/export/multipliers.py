@@ -1,4 +1,4 @@
-"""The numbers of a rescaling: from sums in many units to one grid, by multiplication, addition and a shift."""
+"""The numbers of a rescaling: from sums in many units to one grid by multiplication, addition and shift."""
 
 from dataclasses import dataclass
 

@@ -1,10 +1,15 @@
-"""Keeps onnxruntime's optimiser away from 2- and 4-bit codes, which the operators that it moves do not take."""
+"""Keeps onnxruntime's optimiser from moving operators to 2- and 4-bit codes, which they do not take."""
 
 import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
 
-LOWEST = {TensorProto.UINT2: 0, TensorProto.INT2: -2, TensorProto.UINT4: 0, TensorProto.INT4: -8}
+LOWEST: dict[int, int] = {
+    TensorProto.UINT2: 0,
+    TensorProto.INT2: -2,
+    TensorProto.UINT4: 0,
+    TensorProto.INT4: -8,
+}
 MOVED = {"MaxPool", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Slice"}
 BEFORE = MOVED | {"Clip"}
 

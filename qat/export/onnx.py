@@ -1,4 +1,4 @@
-"""A model as an ONNX file: QuantizeLinear and DequantizeLinear, weights as integers, checked before written."""
+"""A model as an ONNX file: Q and DQ for activations, integers for weights, checked before it is written."""
 
 import ast
 import json

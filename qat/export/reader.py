@@ -61,7 +61,7 @@ def pool(x: Array, step: Step, combine: Callable[[list[Array]], Array], edge: in
 def rescale(inputs: list[Array], step: Step, multiplier: Array, bias: Array, shift: Array) -> Array:
     """`sum of inputs * multiplier + bias * 2^lift` over `divisor * 2^shift`, half to even, onto the grid."""
     total = bias.astype(np.int64).reshape(-1, 1, 1) << step["lift"]
-    for x, factor, zero in zip(inputs, multiplier, step["zeros"]):
+    for x, factor, zero in zip(inputs, multiplier, step["zeros"], strict=True):
         total = total + (x.astype(np.int64) - zero) * factor.reshape(-1, 1, 1)
     whole = np.int64(step["divisor"]) << shift.reshape(-1, 1, 1)
     codes = total // whole
@@ -72,7 +72,7 @@ def rescale(inputs: list[Array], step: Step, multiplier: Array, bias: Array, shi
 
 def run(steps: list[Step], arrays: dict[str, Array], codes: Array) -> list[Array]:
     """What every step gives for input codes `(N, C, H, W)`; the last are the logits, `(N, classes, 1, 1)`."""
-    values = [codes]
+    values = [codes.reshape(-1, *steps[0]["shape"])]
     for number, step in enumerate(steps[1:], 1):
         inputs = [values[i] for i in step["inputs"]]
         mine = [arrays[f"{number}.{name}"] for name in step["arrays"]]
@@ -81,7 +81,9 @@ def run(steps: list[Step], arrays: dict[str, Array], codes: Array) -> list[Array
         elif step["op"] == "max_pool":
             values.append(pool(inputs[0], step, lambda parts: np.maximum.reduce(parts), step["low"]))
         elif step["op"] == "sum_pool":
-            values.append(pool(inputs[0].astype(np.int64) - step["zero"], step, sum, 0))
+            values.append(
+                pool(inputs[0].astype(np.int64) - step["zero"], step, lambda parts: np.add.reduce(parts), 0)
+            )
         elif step["op"] == "flatten":
             values.append(inputs[0].reshape(len(codes), -1, 1, 1))
         else:

@@ -30,6 +30,8 @@ class QuantizeDequantize(nn.Module):
         wider = (self.kind.low, self.kind.high) != (grid.low, grid.high)
         ends = [float((end - self.zero) * scale) for end in (grid.low, grid.high)]
         self.clip = ends if wider else None
+        self.scale: Tensor
+        self.zero_point: Tensor
         self.register_buffer("scale", scale.detach().clone())
         self.register_buffer("zero_point", torch.tensor(self.zero, dtype=torch.uint8))
 
@@ -60,6 +62,8 @@ class Stored(nn.Module):
         self.kind: IntegerType = type_for(quantizer.grid, opset)
         self.codes: NDArray[np.int64] = quantizer.codes(weight).numpy().astype(np.int64)
         self.axis = layer.channel_axis if scale.dim() else None
+        self.scale: Tensor
+        self.place: Tensor
         self.register_buffer("scale", scale.reshape(-1) if scale.dim() else scale.clone())
         self.register_buffer("place", torch.zeros(weight.shape, dtype=torch.int8))
 
@@ -123,7 +127,7 @@ def _store_weight(layer: Any, opset: int) -> None:
     weights = Stored(layer, opset) if isinstance(layer.weight_quantizer, Quantizer) else None
     if isinstance(layer, Deployable):
         bias = layer.effective_bias
-        base = {kind: base for base, kind in DEPLOYABLE.items()}
+        base: dict[type, Any] = {kind: base for base, kind in DEPLOYABLE.items()}
         layer.__class__ = next(base[kind] for kind in type(layer).__mro__ if kind in base)
         layer.bias = None if bias is None else nn.Parameter(bias, requires_grad=False)
         layer.norms, layer.sources = (), ()
@@ -163,7 +167,7 @@ def _fold(layer: Any, norm: Any) -> None:
     stored: Stored = layer.weight_quantizer
     sign = np.where(factor.numpy() < 0, -1, 1)
     stored.codes = stored.codes * sign.reshape(-1, *(1,) * (stored.codes.ndim - 1))
-    stored.scale = (stored.scale.double() * factor.abs()).float()  # type: ignore[operator]
+    stored.scale = (stored.scale.double() * factor.abs()).float()
     stored.axis = 0
 
 

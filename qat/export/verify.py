@@ -105,7 +105,8 @@ def explain_or_refuse(model: nn.Module, content: bytes, args: tuple[Tensor, ...]
         if not difference.is_tie:
             where = f"first in {difference.layer}" if difference.layer else "in no code, but in its output"
             raise ValueError(
-                f"the file does not compute what the model does: on a second random batch it differs, {where}; "
+                f"the file does not compute what the model does: on a second random batch it differs, "
+                f"{where}; "
                 "does a forward depend on more than its input, or leave torch?"
             )
 

@@ -18,8 +18,8 @@ def write_whole(path: str | Path, content: bytes) -> Path:
         try:
             file.write(content)
             file.close()
-            os.chmod(file.name, 0o666 & ~_umask())  # a temporary file is its maker's alone
-            os.replace(file.name, path)
+            Path(file.name).chmod(0o666 & ~_umask())  # a temporary file is its maker's alone
+            Path(file.name).replace(path)
         except BaseException:
             file.close()
             Path(file.name).unlink(missing_ok=True)

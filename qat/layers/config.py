@@ -153,7 +153,8 @@ class Quantization:
         for name in ("weight_bits", "activation_bits", "first_last_bits", "input_bits"):
             if getattr(self, name) > 8:
                 raise ValueError(
-                    f"{name} must be 1 to 8 with deployable, got {getattr(self, name)}: sums must stay below 2^24"
+                    f"{name} must be 1 to 8 with deployable, whose sums stay below 2^24; "
+                    f"got {getattr(self, name)}"
                 )
         if self.weight_scale == "dorefa":
             raise ValueError("weight_scale must be observed or learned with deployable, got 'dorefa'")

@@ -1,8 +1,8 @@
-"""Layers whose result in eval mode integers can reproduce: BatchNorm folded before the weight is quantized."""
+"""Layers that integers reproduce in eval mode: BatchNorm is folded before the weight is quantized."""
 
 import copy
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 import torch.nn.functional as F
@@ -42,8 +42,8 @@ class Deployable(QuantLayer):
     trailing: ClassVar[int] = 0  # axes of the output behind the channels
     norms: tuple[nn.Module, ...]
     sources: tuple[Quantizer, ...]
-    weight: Tensor
-    bias: Tensor | None
+    weight: Any  # torch's parameters, declared by each kind of layer in its own way
+    bias: Any
 
     def product(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """What torch's layer computes of these."""
@@ -58,8 +58,8 @@ class Deployable(QuantLayer):
     def effective_weight(self) -> Tensor:
         """The weight that is quantized, `weight f`."""
         if not self.norms:
-            return self.weight
-        return self.weight * self._factor().reshape(-1, *(1,) * (self.weight.dim() - 1))
+            return cast(Tensor, self.weight)
+        return cast(Tensor, self.weight * self._factor().reshape(-1, *(1,) * (self.weight.dim() - 1)))
 
     @property
     def effective_bias(self) -> Tensor | None:
@@ -96,10 +96,10 @@ class Deployable(QuantLayer):
 
     def _folded_bias(self) -> Tensor | None:
         if not self.norms:
-            return self.bias
+            return cast("Tensor | None", self.bias)
         norm: Any = self.norms[0]
         mean = -norm.running_mean if self.bias is None else self.bias - norm.running_mean
-        return mean * self._factor() + (norm.bias if norm.affine else 0)
+        return cast(Tensor, mean * self._factor() + (norm.bias if norm.affine else 0))
 
     def _along_channels(self, x: Tensor) -> Tensor:
         return x.reshape(-1, *(1,) * self.trailing)

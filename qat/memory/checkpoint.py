@@ -128,7 +128,7 @@ def checkpoint_blocks(model: nn.Module, patterns: Sequence[str]) -> nn.Module:
 
     Raises:
         ValueError: a pattern matches no module (the nearest names are listed), a block is checkpointed
-            already, it would lie inside another one, or a layer in it folds a BatchNorm that is outside of it.
+            already, it would lie inside another one, or a layer in it folds a BatchNorm outside of it.
     """
     if isinstance(patterns, str) or not all(isinstance(pattern, str) for pattern in patterns):
         raise ValueError(f"checkpoint patterns must be a list of globs like ['blocks.*']; got {patterns!r}")
