@@ -49,8 +49,8 @@ def check_ready(model: nn.Module) -> None:
             )
         if quantizer.grid.step != 1:
             raise ValueError(
-                f"{layer_of(name)}: no format holds activations of 1 signed bit, the grid {{-1, +1}}; give it "
-                "2 bits, or an input that is never negative"
+                f"{layer_of(name)}: no format holds activations of 1 signed bit, the grid {{-1, +1}}; give "
+                "it 2 bits, or an input that is never negative"
             )
 
 

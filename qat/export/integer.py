@@ -25,11 +25,13 @@ class IntegerAgreement:
 
     Args:
         logits: how they compare; `equal` means to the last bit.
-        predictions: how many images are put into another class.
+        classes: what the integer network predicts for each image.
+        predictions: how many images it puts into another class.
         codes: how many codes differ, of how many, for each quantizer of activations by its layer.
     """
 
     logits: Agreement
+    classes: Integers
     predictions: int
     codes: dict[str, tuple[int, int]]
 
@@ -95,7 +97,8 @@ class IntegerModel:
                 found[seen.name] = differ + int((own != seen.codes.numpy()).sum()), total + own.size
         own = np.concatenate(logits).reshape(len(images), -1) * self.program.output_scale
         agreement = agree(trained, own)
-        return IntegerAgreement(agreement, agreement.images - agreement.same_class, found)
+        differ = agreement.images - agreement.same_class
+        return IntegerAgreement(agreement, own.argmax(axis=1), differ, found)
 
     def _run(self, codes: Integers, description: str) -> Iterator[list[Any]]:
         for start in tracked(range(0, len(codes), BATCH), description):

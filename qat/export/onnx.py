@@ -19,7 +19,7 @@ from qat.export.leaving import refuse_leaving
 from qat.export.narrow import keep_narrow_codes
 from qat.export.runtime_copy import QuantizeDequantize, Stored, runtime_copy
 from qat.export.verify import explain_or_refuse
-from qat.export.whole_file import write_whole
+from qat.export.whole_file import check_folder, write_whole
 from qat.layers import QuantLayer
 from qat.quantizers import Quantizer
 
@@ -64,6 +64,7 @@ def export_onnx(
     """
     if opset not in OPSETS:
         raise ValueError(f"opset must be one of {', '.join(map(str, OPSETS))}; got {opset}")
+    path = check_folder(path)  # before the work
     args = example if isinstance(example, tuple) else (example,)
     content = onnx_bytes(model, args, opset, fold, run)
     explain_or_refuse(model, content, other_batch(args))

@@ -11,9 +11,7 @@ def write_whole(path: str | Path, content: bytes) -> Path:
     Raises:
         ValueError: there is no such folder.
     """
-    path = Path(path)
-    if not path.parent.is_dir():
-        raise ValueError(f"path must lie in a folder that exists, got {path}; make {path.parent} first")
+    path = check_folder(path)
     with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
         try:
             file.write(content)
@@ -24,6 +22,18 @@ def write_whole(path: str | Path, content: bytes) -> Path:
             file.close()
             Path(file.name).unlink(missing_ok=True)
             raise
+    return path
+
+
+def check_folder(path: str | Path) -> Path:
+    """Ask whether a file can be written there, and return the path.
+
+    Raises:
+        ValueError: there is no such folder.
+    """
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise ValueError(f"path must lie in a folder that exists, got {path}; make {path.parent} first")
     return path
 
 

@@ -58,7 +58,7 @@ def test_it_gives_integers(trained: Any) -> None:
 
 
 def test_what_is_proved_of_the_sums(trained: Any) -> None:
-    model, images = trained("small_cnn", deployable=True)
+    model, _ = trained("small_cnn", deployable=True)
     integers = IntegerModel(model, (1, 28, 28))
     assert [one.layer for one in integers.accumulators] == [
         *(f"blocks.{i}.conv" for i in range(4)),

@@ -143,8 +143,11 @@ def test_a_model_in_its_float_phase(trained: Any, tmp_path: Path) -> None:
 
 
 def test_an_opset_or_a_folder_that_is_none(trained: Any, tmp_path: Path) -> None:
-    model, images = trained("small_cnn")
+    model, _ = trained("small_cnn")
     refused(model, tmp_path, "opset must be one of 21, 22, 23, 24, 25; got 20", opset=20)
+    with pytest.raises(ValueError, match="path must lie in a folder that exists"):
+        export_onnx(model, torch.rand(2, 1, 28, 28), tmp_path / "nowhere" / "model.onnx")
+    assert list(tmp_path.iterdir()) == []
 
 
 class Wrapped(nn.Module):

@@ -48,9 +48,7 @@ def _parser() -> OneLineParser:
     add("--sizes", type=bool, default=False, help="Only print the bytes at 8, 4 and 2 bits, by layer.")
     add("--ckpt_path", type=str | None, default=None, help="A .ckpt file other than the run's last one.")
     add("--data", type=str | None, default=None, help="The data set, where the run's folder names none.")
-    add(
-        "--data_root", type=str | None, default=None, help="Where data lies; default: where the run found it."
-    )
+    add("--data_root", type=str | None, default=None, help="Where data lies; default: the run's.")
     return parser
 
 
@@ -91,8 +89,8 @@ def _traced(done: Verification) -> str:
     farthest = max(difference.from_tie for difference in done.differences)
     layers = ", ".join(dict.fromkeys(difference.layer for difference in done.differences))
     return (
-        f"{len(done.differences)} images differ, all of them first at a code on a tie (at most {farthest:.1g} "
-        f"of a step from it), in {layers}"
+        f"{len(done.differences)} images differ, each first at a code on a tie (at most {farthest:.1g} of a "
+        f"step from it), in {layers}"
     )
 
 
@@ -100,14 +98,15 @@ def _integers(run: TrainedRun, images: Tensor, labels: Tensor, out: Path, kind: 
     model = IntegerModel(_network(run), tuple(images.shape[1:]))  # type: ignore[arg-type]
     if kind == "c":
         source = write_c(model, out)
+        print(f"written to {out}: {out.stat().st_size:,} bytes of C")
         print(
-            f"written to {out}: flash {source.flash:,} bytes ({source.weights:,} of weights), RAM {source.ram:,}"
+            f"flash {source.flash:,} bytes ({source.weights:,} of weights) and code, RAM {source.ram:,} bytes"
         )
     else:
         write_npz(model, out)
         print(f"written to {out}: {out.stat().st_size:,} bytes; python qat/export/reader.py runs it")
     done = model.compare(images)
-    accuracy = float((model.predict(images) == labels.numpy()).mean())
+    accuracy = float((done.classes == labels.numpy()).mean())
     print(f"integers, {100 * accuracy:.2f} % right: {done.logits}")
     for layer, (differ, total) in done.codes.items():
         if differ:
