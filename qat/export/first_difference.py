@@ -5,13 +5,12 @@ from typing import Any
 
 import numpy as np
 import onnx
-import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from qat.export.checks import layer_of
 from qat.export.session import open_session, run_session
-from qat.export.trained import Seen, codes_of_trained
+from qat.export.trained import BATCH, Seen, codes_of_trained
 
 TIE = 1e-3  # in steps of the grid: float32 sums of a few hundred terms in another order move a value less
 
@@ -49,24 +48,33 @@ def first_differences(
         args: the arguments for all images.
         images: indices of those that differ.
     """
-    if not len(images):
-        return []
-    chosen = tuple(x[torch.from_numpy(images)] for x in args)
-    seen = codes_of_trained(model, chosen)
+    found: list[Difference] = []
     names, with_codes = _with_codes(content)
-    outputs = run_session(open_session(with_codes, optimised=False), chosen, "codes")[-len(names) or None :]
-    # By name and call: where two quantizers are the same, torch's exporter keeps one of them.
+    # In the batches of the first run: torch adds in another order where the batch has another size.
+    for start in range(0, len(args[0]), BATCH):
+        rows = images[(images >= start) & (images < start + BATCH)] - start
+        if len(rows):
+            batch = tuple(x[start : start + BATCH] for x in args)
+            pairs = _pairs(codes_of_trained(model, batch), names, with_codes, batch)
+            found += [_first(start + int(row), int(row), pairs) for row in rows]
+    return found
+
+
+def _pairs(
+    seen: list[Seen], names: list[str], with_codes: bytes, batch: tuple[Tensor, ...]
+) -> list[tuple[Seen, NDArray[Any]]]:
+    """The codes of both for one batch, by name and call.
+
+    Where two quantizers are the same, torch's exporter keeps one of them; the other has no pair.
+    """
+    outputs = run_session(open_session(with_codes, optimised=False), batch, "codes")[-len(names) or None :]
     codes = {
         (name, names[:i].count(name)): output
         for i, (name, output) in enumerate(zip(names, outputs, strict=True))
     }
     calls = [one.name for one in seen]
-    pairs = [
-        (one, codes[key])
-        for i, one in enumerate(seen)
-        if (key := (one.name, calls[:i].count(one.name))) in codes
-    ]
-    return [_first(int(image), row, pairs) for row, image in enumerate(images)]
+    keys = [(name, calls[:i].count(name)) for i, name in enumerate(calls)]
+    return [(one, codes[key]) for one, key in zip(seen, keys, strict=True) if key in codes]
 
 
 def _first(image: int, row: int, pairs: list[tuple[Seen, NDArray[Any]]]) -> Difference:

@@ -84,6 +84,9 @@ class _Lowering:
             return lambda node: self._flatten(self._input(node))
         if name in ("relu", "relu_"):
             return lambda node: as_sum(self._known(self._input(node))).cut(0.0, math.inf)
+        if name == "adaptive_avg_pool2d" and len(node.args) == 2:
+            size: Any = node.args[1]
+            return lambda node: self._average(nn.AdaptiveAvgPool2d(size), self._input(node))
         raise self._unknown(name)
 
     def _module_rules(self) -> list[tuple[Any, Callable[[Any, Value | None], Value | None]]]:

@@ -15,7 +15,7 @@ from qat.data.progress import tracked
 from qat.export.checks import activation_quantizers
 from qat.quantizers import Quantizer
 
-BATCH = 250  # images at a time
+BATCH = 100  # images at a time
 
 
 @dataclass(frozen=True)

@@ -13,16 +13,17 @@ from qat.models import ResNet8
 
 
 class Functional(nn.Module):
-    """Sums, ReLUs and flattening as functions."""
+    """Sums, ReLUs, an average and flattening as functions."""
 
     def __init__(self) -> None:
         super().__init__()
         self.first, self.second = nn.Conv2d(1, 4, 3, padding=1), nn.Conv2d(4, 4, 3, padding=1, groups=2)
-        self.pool, self.last = nn.AvgPool2d(2), nn.Linear(4 * 16, 3)
+        self.pool, self.last = nn.AvgPool2d(2), nn.Linear(4, 3)
 
     def forward(self, x: Tensor) -> Tensor:
         y = torch.relu(self.first(x))
-        return self.last(torch.flatten(self.pool(torch.add(y, self.second(y)).relu()), 1))  # type: ignore[no-any-return]
+        y = self.pool(torch.add(y, self.second(y)).relu())
+        return self.last(torch.flatten(nn.functional.adaptive_avg_pool2d(y, (1, 1)), 1))  # type: ignore[no-any-return]
 
 
 class Joined(nn.Module):

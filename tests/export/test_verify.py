@@ -29,7 +29,7 @@ def test_a_tie_explains_a_difference(from_tie: float, is_tie: bool) -> None:
 
 
 def test_a_file_with_another_scale_is_found_out(trained: Any, file: Path) -> None:
-    model, images = trained("small_cnn", deployable=True)
+    model, _ = trained("small_cnn", deployable=True)
     proto = onnx.load(file)
     scales = {tensor.name: numpy_helper.to_array(tensor) for tensor in proto.graph.initializer}
     for node in proto.graph.node:
@@ -39,7 +39,11 @@ def test_a_file_with_another_scale_is_found_out(trained: Any, file: Path) -> Non
             )
             node.input[1] = f"{node.name}/wrong"
     wrong = proto.SerializeToString()
+    images = torch.rand(130, 1, 28, 28)  # more than one batch
     done = verify(model, wrong, images)
+    assert len(done.differences) == 130 - done.off.within
+    assert [difference.image for difference in done.differences] == sorted(d.image for d in done.differences)
+    assert max(difference.image for difference in done.differences) > 100
     assert {difference.layer for difference in done.unexplained} == {"blocks.2.act"}
     with pytest.raises(ValueError, match=r"on a second random batch it differs, first in blocks.2.act;"):
         explain_or_refuse(model, wrong, (images,))

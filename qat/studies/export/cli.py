@@ -74,8 +74,8 @@ def _onnx(run: TrainedRun, images: Tensor, labels: Tensor, out: Path, args: Any)
     if done.unexplained:
         out.unlink()
         raise ValueError(
-            f"the file does not compute what was trained: {len(done.unexplained)} images differ, not by a tie, "
-            f"the first in {done.unexplained[0].layer or 'the output'}; nothing is kept"
+            f"the file does not compute what was trained: {len(done.unexplained)} images differ, not by a "
+            f"tie, the first in {done.unexplained[0].layer or 'the output'}; nothing is kept"
         )
     print(f"written to {out}: {out.stat().st_size:,} bytes, opset {args.opset}")
     print(f"onnxruntime, optimisations off: {done.off}")
