@@ -13,6 +13,7 @@ from qat.export.checks import check_ready
 from qat.export.grids import Grids
 from qat.export.program import Program, Step
 from qat.export.values import Codes, Shape, Sum, Term, Value, as_sum
+from qat.export.windows import largest_sums, pool_settings, window_size
 from qat.layers import QuantActivation, QuantLayer
 from qat.layers.activation import QuantHardtanh, QuantReLU, QuantReLU6
 from qat.layers.conv import QuantConv2d
@@ -128,7 +129,7 @@ class _Lowering:
         weight = weight.reshape(*weight.shape, *(1,) * (4 - weight.ndim))
         scale = quantizer.scale(layer.effective_weight).double().numpy().reshape(-1)
         unit = np.broadcast_to(scale * x.scale, weight.shape[:1])
-        shape = (weight.shape[0], *_windows(x.shape, weight.shape[2:], settings))
+        shape = (weight.shape[0], *window_size(x.shape, weight.shape[2:], settings))
         grid = quantizer.grid
         stored = {"bits": grid.bits, "step": grid.step, "low": grid.low, "shape": list(weight.shape)}
         step = Step(
@@ -136,7 +137,7 @@ class _Lowering:
         )
         bias = layer.effective_bias
         offset = np.zeros(len(unit)) if bias is None else bias.double().numpy()
-        bound = _bound(weight, x)
+        bound = largest_sums(weight, x)
         self.grids.prove(self.layer, bound, offset, unit)
         return Sum(shape, (Term(self.program.add(step), unit, bound),), offset)
 
@@ -165,8 +166,8 @@ class _Lowering:
         codes = self._codes(x)
         if pool.ceil_mode or pool.dilation not in (1, (1, 1)):
             raise self._unknown("max-pooling with ceil_mode or dilation")
-        settings = _pairs(pool) | {"low": codes.low}
-        shape = (codes.shape[0], *_windows(codes.shape, settings["kernel"], settings))
+        settings = pool_settings(pool) | {"low": codes.low}
+        shape = (codes.shape[0], *window_size(codes.shape, settings["kernel"], settings))
         number = self.program.add(Step("max_pool", self.layer, (codes.step,), shape, settings))
         return Codes(number, shape, codes.scale, codes.zero, codes.low, codes.high)
 
@@ -178,12 +179,12 @@ class _Lowering:
             kernel = list(shape[1:])
             settings = {"kernel": kernel, "stride": kernel, "padding": [0, 0]}
         else:
-            settings = _pairs(pool)
+            settings = pool_settings(pool)
             if pool.ceil_mode or pool.divisor_override or settings["padding"] != [0, 0]:
                 raise self._unknown("average pooling with padding, ceil_mode or divisor_override")
         count = math.prod(settings["kernel"])
         codes = self._codes(x, count)
-        shape = (codes.shape[0], *_windows(codes.shape, settings["kernel"], settings))
+        shape = (codes.shape[0], *window_size(codes.shape, settings["kernel"], settings))
         step = Step("sum_pool", self.layer, (codes.step,), shape, settings | {"zero": codes.zero})
         unit, bound = np.full(shape[0], codes.scale), np.full(shape[0], float(codes.bound * count))
         self.grids.prove(self.layer, bound, np.zeros(shape[0]), unit)
@@ -249,31 +250,3 @@ class _Lowering:
 
     def _unknown(self, what: str) -> ValueError:
         return ValueError(f"{self.layer}: there is no form in integers for {what}")
-
-
-def _pairs(pool: Any) -> dict[str, list[int]]:
-    def pair(x: Any) -> list[int]:
-        return [x, x] if isinstance(x, int) else list(x)
-
-    return {"kernel": pair(pool.kernel_size), "stride": pair(pool.stride), "padding": pair(pool.padding)}
-
-
-def _windows(shape: Shape, kernel: Any, settings: dict[str, Any]) -> tuple[int, int]:
-    """Height and width of what a window gives."""
-    dilation = settings.get("dilation", [1, 1])
-    height, width = (
-        (size + 2 * pad - gap * (k - 1) - 1) // stride + 1
-        for size, pad, gap, k, stride in zip(
-            shape[1:], settings["padding"], dilation, kernel, settings["stride"], strict=True
-        )
-    )
-    return height, width
-
-
-def _bound(weight: Any, x: Codes) -> Any:
-    """The largest magnitude that a sum, or a part of it in whatever order, may reach, for each channel."""
-    low, high = x.low - x.zero, x.high - x.zero
-    rows = weight.reshape(len(weight), -1).astype(np.float64)
-    products = np.stack([rows * low, rows * high])
-    above, below = products.max(axis=0).clip(min=0).sum(axis=1), products.min(axis=0).clip(max=0).sum(axis=1)
-    return np.maximum(above, -below)

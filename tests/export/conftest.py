@@ -1,9 +1,9 @@
 """Small networks, trained a little, so that their codes and statistics are of the usual kind."""
 
+import json
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -17,8 +17,9 @@ Build = Callable[..., tuple[nn.Module, Tensor]]
 
 
 @cache
-def _trained(name: str, settings: tuple[tuple[str, Any], ...]) -> tuple[nn.Module, Tensor]:
+def _trained(name: str, written: str) -> tuple[nn.Module, Tensor]:
     torch.manual_seed(0)
+    settings = json.loads(written)
     kinds: dict[str, Callable[[], nn.Module]] = {
         "small_cnn": lambda: SmallCNN(width=4),
         "lenet": LeNet,
@@ -26,7 +27,7 @@ def _trained(name: str, settings: tuple[tuple[str, Any], ...]) -> tuple[nn.Modul
     }
     shape = (3, 16, 16) if name == "resnet8" else (1, 28, 28)
     images, labels = torch.rand(16, *shape), torch.randint(10, (16,))
-    model = quantize(kinds[name](), Quantization(**dict(settings)), torch.zeros(2, *shape))
+    model = quantize(kinds[name](), Quantization(**settings), torch.zeros(2, *shape))
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     for _ in range(12):
         optimizer.zero_grad()
@@ -39,7 +40,7 @@ def _trained(name: str, settings: tuple[tuple[str, Any], ...]) -> tuple[nn.Modul
 @pytest.fixture(scope="session")
 def trained() -> Build:
     """`trained(name, **configuration)`: a model in training mode and 60 images, the same for all."""
-    return lambda name, **settings: _trained(name, tuple(settings.items()))
+    return lambda name, **settings: _trained(name, json.dumps(settings))
 
 
 @pytest.fixture(scope="session")

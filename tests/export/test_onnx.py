@@ -83,7 +83,7 @@ def test_odd_widths_run_with_and_without_optimisations(
 ) -> None:
     layers = {"*2.conv": {"weight_bits": 3, "activation_bits": 3}, "*3.conv": {"weight_bits": 1}}
     layers["fc"] = {"activation_bits": 5}
-    model, images = trained("small_cnn", weight_bits=2, activation_bits=2, layers=_Frozen(layers))
+    model, images = trained("small_cnn", weight_bits=2, activation_bits=2, layers=layers)
     path = export_onnx(model, images[:2], tmp_path / "model.onnx", opset=opset)
     types = {name: t.data_type for name, t in constants(path).items()}
     assert types["blocks.1.conv.weight.codes"] == types["blocks.3.conv.weight.codes"] == narrowest
@@ -100,13 +100,6 @@ def test_odd_widths_run_with_and_without_optimisations(
     done = verify(model, path, images)
     assert done.unexplained == []
     assert done.on.same_class >= 0.95 * len(images)
-
-
-class _Frozen(dict[str, Any]):
-    """A dict that can be a key of a cache."""
-
-    def __hash__(self) -> int:  # type: ignore[override]
-        return hash(json.dumps(self))
 
 
 def test_fold_takes_batchnorm_into_the_scales(trained: Any, tmp_path: Path) -> None:
