@@ -56,10 +56,10 @@ class Quantization:
         per_channel: one scale for each output channel of a weight, instead of one for the whole weight.
         input_signed: whether the network's input may be negative; images in [0, 1] are not.
         deployable: whether integers shall reproduce the model bit for bit in eval mode: all scales are powers
-            of two, a BatchNorm is folded into the layer before it ahead of the weight's quantizer, biases lie
-            on the grid of their layer's sums, and activations before a pool or a sum are quantized, too. For
-            1 to 8 bits, Conv2d and Linear layers, scales that are observed, learned or `pact`; see
-            docs/export.md.
+            of two (those of weights the ones of least squared error, where `weight_observer` is `max`), a
+            BatchNorm is folded into the layer before it ahead of the weight's quantizer, biases lie on the
+            grid of their layer's sums, and activations that only a pool or a sum reads get 8 bits. For 1 to
+            8 bits, Conv2d and Linear layers, scales that are observed, learned or `pact`; see docs/export.md.
         layers: overrides by layer, `{glob over module names: {argument: value}}`, for `weight_bits`,
             `activation_bits`, `rounding`, `per_channel`, `power_of_two`, `asymmetric`, and the scales and
             observers; the first glob that matches a layer wins.

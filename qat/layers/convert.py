@@ -21,7 +21,7 @@ from qat.layers.sites import (
     readers_by_source,
 )
 from qat.layers.trace import Trace, trace
-from qat.quantizers import Quantizer, activation_quantizer, weight_quantizer
+from qat.quantizers import Quantizer, WeightObserverName, activation_quantizer, weight_quantizer
 
 QUANT_LAYERS: dict[type[nn.Module], type[QuantLayer]] = {
     nn.Conv1d: QuantConv1d,
@@ -153,10 +153,16 @@ def _weight_quantizer(site: Site, module: nn.Module, channel_axis: int) -> nn.Mo
         site.weight_bits,
         axis=channel_axis if site.config.per_channel else None,
         scale=site.config.weight_scale,
-        observer=site.config.weight_observer,
+        observer=_weight_observer(site.config),
         power_of_two=site.config.power_of_two or site.config.deployable,
         rounding=site.config.rounding_function,
     )
+
+
+def _weight_observer(config: Quantization) -> WeightObserverName:
+    """A scale rounded to the nearest power of two may clip 29 % of the largest weight: 1 point at 8 bits."""
+    measured = config.weight_scale == "observed" and config.weight_observer == "max"
+    return "mse" if config.deployable and measured else config.weight_observer
 
 
 def _activation_quantizer(site: Site, samples: list[Tensor]) -> nn.Module:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from qat.layers.config import FLOAT, Quantization
 from qat.layers.trace import Reader, Trace
 
+BITS_BEFORE_POOL = 8  # of a deployable activation that no layer reads as it is
+
 
 @dataclass(frozen=True)
 class Site:
@@ -34,6 +36,10 @@ def activation_sites(seen: Trace, config: Quantization, resolved: dict[str, Quan
         own = resolved.get(name, asked[0] if agreed else config)
         fact = seen.activations[name].fact
         bits = own.activation_bits if fact.upstream else own.input_bits
+        if (
+            not readers and name not in resolved
+        ):  # an average of few codes needs more of them, and no layer less
+            bits = max(bits, BITS_BEFORE_POOL)
         yield Site(name, own, FLOAT, bits, not fact.unsigned)
 
 
