@@ -66,13 +66,13 @@ def mse_magnitude(x: Tensor, axis: int | None, high: int) -> Tensor:
 def mse_power_of_two_magnitude(x: Tensor, axis: int | None, high: int) -> Tensor:
     """The magnitude `high * 2^k` with the least squared error; shapes as for `largest_magnitude`.
 
-    k is that of the smallest power of two that clips nothing, or one or two less: at 8 bits most often the
+    k is that of the smallest power of two that clips nothing, or up to three less: at 8 bits most often the
     first, at 4 bits, where steps count more than a few clipped elements, often the second.
     """
     rows = _sampled_rows(x, axis)
     _, exponent = torch.frexp(rows.amax(1, keepdim=True) / high)
     least = best = torch.full_like(rows[:, :1], torch.inf)
-    for less in range(3):
+    for less in range(4):
         scale = torch.ldexp(torch.ones_like(best), exponent - less).clamp(min=torch.finfo(torch.float32).tiny)
         error = (rows - (rows / scale).round_().clamp_(max=high).mul_(scale)).square_().sum(1, keepdim=True)
         best = torch.where(error < least, high * scale, best)

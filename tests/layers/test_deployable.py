@@ -79,7 +79,24 @@ def test_every_scale_is_a_power_of_two_and_the_keys_are_the_float_models() -> No
         assert (torch.frexp(quantizer.scale.value)[0] == 0.5).all()
     own = {key for key in model.state_dict() if not key.startswith(tuple(f"{name}." for name in quantizers))}
     assert own == plain.state_dict().keys()
-    assert "blocks.2.act2.quantizer" in quantizers  # it feeds the average alone
+    assert quantizers["blocks.1.act2.quantizer"].grid.bits == 4
+    assert quantizers["blocks.2.act2.quantizer"].grid.bits == 8  # it feeds the average alone
+    assert quantizers["fc.input_quantizer"].grid.bits == 4
+
+
+def test_an_override_by_name_decides_also_before_a_pool() -> None:
+    model = built(
+        SmallCNN(width=4), torch.rand(2, 1, 28, 28), layers={"blocks.3.act": {"activation_bits": 5}}
+    )
+    assert model.blocks[3].act.quantizer.grid.bits == 5
+
+
+def test_weights_get_the_best_power_of_two() -> None:
+    model = built(SmallCNN(width=4), torch.rand(2, 1, 28, 28), first_last_bits=8)
+    conv = model.blocks[0].conv
+    assert (
+        conv.weight_quantizer.scale.value * 127 >= conv.effective_weight.abs().amax((1, 2, 3), True)
+    ).all()
 
 
 @pytest.mark.parametrize("name", MODELS)
