@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from qat.comparison import cli as comparison
-from qat.studies import benchmark, gradient_table, tour
+from qat.studies import benchmark, export, gradient_table, tour
 from qat.studies.benchmark import startup
 from qat.studies.memory import cli as memory
 from qat.studies.memory import study
@@ -66,6 +66,15 @@ def test_train_commands_run_in_their_order(beside_configs: Path) -> None:
             else ["--trainer.limit_test_batches", "1"]
         )
         training.main([*argv, *epochs, "--data.name", "mnist5k", "--trainer.enable_progress_bar", "false"])
+
+
+def test_export_commands_run(beside_configs: Path) -> None:
+    quick = ["--data.name", "mnist5k", "--trainer.max_epochs", "1", "--trainer.limit_train_batches", "3"]
+    quiet = ["--trainer.enable_progress_bar", "false", "--trainer.limit_val_batches", "1"]
+    training.main(["fit", "--config", "configs/mnist_w4a4_deployable.yaml", *quick, *quiet])
+    for argv in commands("export.py"):
+        export.main(argv)
+    assert {path.name for path in beside_configs.glob("model.*")} == {"model.onnx", "model.c", "model.npz"}
 
 
 def test_the_gradient_scripts_run(beside_configs: Path) -> None:

@@ -57,6 +57,11 @@ class Quantization:
             scale is observed, by `ema`.
         per_channel: one scale for each output channel of a weight, instead of one for the whole weight.
         input_signed: whether the network's input may be negative; images in [0, 1] are not.
+        deployable: whether integers shall reproduce the model bit for bit in eval mode: all scales are powers
+            of two (those of weights the ones of least squared error, where `weight_observer` is `max`), a
+            BatchNorm is folded into the layer before it ahead of the weight's quantizer, biases lie on the
+            grid of their layer's sums, and activations that only a pool or a sum reads get 8 bits. For 1 to
+            8 bits, Conv2d and Linear layers, scales that are observed, learned or `pact`; see docs/export.md.
         layers: overrides by layer, `{glob over module names: {argument: value}}`, for `weight_bits`,
             `activation_bits`, `rounding`, `per_channel`, `power_of_two`, `asymmetric`, and the scales and
             observers; the first glob that matches a layer wins, so put the narrower ones first.
@@ -81,12 +86,13 @@ class Quantization:
     asymmetric: bool = False
     per_channel: bool = True
     input_signed: bool = False
+    deployable: bool = False
     layers: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in ("weight_bits", "activation_bits", "first_last_bits", "input_bits"):
             check_bits(name, getattr(self, name), CONFIGURABLE_WIDTHS)
-        for name in ("power_of_two", "asymmetric", "per_channel", "input_signed"):
+        for name in ("power_of_two", "asymmetric", "per_channel", "input_signed", "deployable"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} must be true or false; got {getattr(self, name)!r}")
         for name, known in CHOICES.items():
@@ -104,6 +110,8 @@ class Quantization:
                 "asymmetric needs activation_scale 'observed' and activation_observer 'ema'; got "
                 f"{self.activation_scale!r} and {self.activation_observer!r}"
             )
+        if self.deployable:
+            self._check_deployable()
         if not callable(self.rounding) and self.rounding not in ROUNDINGS:
             raise unknown_name("rounding", self.rounding, ROUNDINGS)
         _try_rounding(self.rounding_function)
@@ -154,6 +162,18 @@ class Quantization:
                 resolved.setdefault(name, self._override(pattern, override))
         return resolved
 
+    def _check_deployable(self) -> None:
+        for name in ("weight_bits", "activation_bits", "first_last_bits", "input_bits"):
+            if getattr(self, name) > 8:
+                raise ValueError(
+                    f"{name} must be 1 to 8 with deployable, whose sums stay below 2^24; "
+                    f"got {getattr(self, name)}"
+                )
+        if self.weight_scale == "dorefa":
+            raise ValueError("weight_scale must be observed or learned with deployable, got 'dorefa'")
+        if self.asymmetric:
+            raise ValueError("asymmetric must be false with deployable, whose grids have no zero point")
+
     def _override(self, pattern: str, override: Any) -> "Quantization":
         if not isinstance(override, dict):
             raise ValueError(
@@ -162,6 +182,8 @@ class Quantization:
         for key in override:
             if key not in OVERRIDABLE:
                 raise unknown_name(f"key in layers[{pattern!r}]", key, OVERRIDABLE)
+        if self.deployable and not override.get("power_of_two", True):
+            raise ValueError(f"layers[{pattern!r}]: power_of_two must be true with deployable, got false")
         implied = {"weight_bits": "first_last_bits", "activation_bits": "input_bits"}
         wider = {implied[key]: bits for key, bits in override.items() if key in implied}
         try:

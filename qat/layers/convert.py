@@ -10,12 +10,19 @@ from torch import Tensor, nn
 from qat.layers.activation import QUANT_ACTIVATIONS
 from qat.layers.config import FLOAT, Quantization
 from qat.layers.conv import QuantConv1d, QuantConv2d, QuantConvTranspose2d
+from qat.layers.deployable import find_folds, make_deployable
 from qat.layers.example import arguments, check_model, tensors
 from qat.layers.layer import QuantLayer
 from qat.layers.linear import QuantLinear
-from qat.layers.sites import Site, activation_sites, reader_sites, readers_by_source
+from qat.layers.sites import (
+    Site,
+    activation_sites,
+    quantized_activations,
+    reader_sites,
+    readers_by_source,
+)
 from qat.layers.trace import Trace, trace
-from qat.quantizers import Quantizer, activation_quantizer, weight_quantizer
+from qat.quantizers import Quantizer, WeightObserverName, activation_quantizer, weight_quantizer
 
 QUANT_LAYERS: dict[type[nn.Module], type[QuantLayer]] = {
     nn.Conv1d: QuantConv1d,
@@ -42,14 +49,15 @@ def quantize(model: nn.Module, config: Quantization, example: Tensor | tuple[Any
         model: any module; layers that are not plain `nn.Conv1d`, `nn.Conv2d`, `nn.ConvTranspose2d` or
             `nn.Linear` stay float, and so do matrix products outside of such layers, in attention for
             one. `summary` lists both.
-        config: bits, scales, rounding, overrides by layer.
+        config: bits, scales, rounding, overrides by layer; `deployable` folds BatchNorm, too.
         example: `(N, C, H, W)` with N at least 2 (BatchNorm needs it), or a tuple of arguments.
 
     Raises:
         ValueError: the model is quantized already, is lazy or TorchScript, or has nothing to quantize, the
             example holds no batch of 2 samples or does not run through the model, inference mode is on, a
             pattern in `config.layers` matches no layer or comes after others that match all of its layers, or
-            one asks for a float input of a layer that shares a quantized activation with others.
+            one asks for a float input of a layer that shares a quantized activation with others; with
+            `deployable` a BatchNorm does not fold or a layer is not of a kind that integers reproduce.
 
     Warns:
         UserWarning: a convolution or linear layer stays float, because it did not run as a plain one; or the
@@ -69,9 +77,10 @@ def quantize(model: nn.Module, config: Quantization, example: Tensor | tuple[Any
     if not seen.readers:
         raise ValueError(f"the model ran no plain {_kinds()}: there is nothing to quantize")
     _warn_of_float_layers(model, seen)
-    resolved = config.resolve(list(seen.readers), list(readers_by_source(seen)))
+    resolved = config.resolve(list(seen.readers), list(quantized_activations(seen, config)))
     activations = list(activation_sites(seen, config, resolved))
     readers = list(reader_sites(seen, config, resolved, activations))  # before anything is changed: it raises
+    folds = find_folds(model, args) if config.deployable else {}
     for site in activations:
         _quantize_activation(model.get_submodule(site.name), site, seen.activations[site.name].samples)
     for site in readers:
@@ -79,6 +88,8 @@ def quantize(model: nn.Module, config: Quantization, example: Tensor | tuple[Any
     for module in model.modules():
         if isinstance(module, nn.TransformerEncoderLayer) and isinstance(module.linear1, QuantLayer):
             module.activation_relu_or_gelu = 0  # or its fast path in eval mode reads the weights themselves
+    if config.deployable:
+        make_deployable(model, folds, _sources(model, seen))
     return model
 
 
@@ -125,6 +136,18 @@ def _quantize_layer(module: nn.Module, site: Site, samples: list[Tensor]) -> Non
         module.input_quantizer = of_input.train(module.training)
 
 
+def _sources(model: nn.Module, seen: Trace) -> dict[str, Quantizer]:
+    """The quantizer on whose grid each layer's input lies: its own, or that of the activation before."""
+    shared = {name: source for source, names in readers_by_source(seen).items() for name in names}
+    sources = {}
+    for name in seen.readers:
+        own = model.get_submodule(name).input_quantizer
+        found = own if isinstance(own, Quantizer) else model.get_submodule(shared[name]).quantizer
+        assert isinstance(found, Quantizer)
+        sources[name] = found
+    return sources
+
+
 def _weight_quantizer(site: Site, module: nn.Module, channel_axis: int) -> nn.Module:
     if site.weight_bits == FLOAT:
         return nn.Identity()
@@ -135,10 +158,16 @@ def _weight_quantizer(site: Site, module: nn.Module, channel_axis: int) -> nn.Mo
         site.weight_bits,
         axis=channel_axis if site.config.per_channel else None,
         scale=site.config.weight_scale,
-        observer=site.config.weight_observer,
-        power_of_two=site.config.power_of_two,
+        observer=_weight_observer(site.config),
+        power_of_two=site.config.power_of_two or site.config.deployable,
         rounding=site.config.rounding_function,
     )
+
+
+def _weight_observer(config: Quantization) -> WeightObserverName:
+    """A scale rounded to the nearest power of two may clip 29 % of the largest weight: 1 point at 8 bits."""
+    measured = config.weight_scale == "observed" and config.weight_observer == "max"
+    return "mse" if config.deployable and measured else config.weight_observer
 
 
 def _activation_quantizer(site: Site, samples: list[Tensor]) -> nn.Module:
@@ -152,7 +181,7 @@ def _activation_quantizer(site: Site, samples: list[Tensor]) -> nn.Module:
         signed=site.signed,
         scale="learned" if scale == "pact" and site.signed else scale,
         observer=site.config.activation_observer,
-        power_of_two=site.config.power_of_two,
+        power_of_two=site.config.power_of_two or site.config.deployable,
         asymmetric=site.config.asymmetric and site.signed,
         rounding=site.config.rounding_function,
     )

@@ -1,8 +1,8 @@
 """What every quantized layer has: two quantizers, one for each operand."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
-from torch import nn
+from torch import Tensor, nn
 
 
 class QuantLayer(nn.Module):
@@ -24,3 +24,13 @@ class QuantLayer(nn.Module):
         super().__init__(*args, **kwargs)
         self.weight_quantizer = weight_quantizer
         self.input_quantizer = input_quantizer
+
+    @property
+    def effective_weight(self) -> Tensor:
+        """The weight that is quantized: its own, unless a BatchNorm is folded into it first."""
+        return cast(Tensor, self.weight)
+
+    @property
+    def effective_bias(self) -> Tensor | None:
+        """The bias that is added in eval mode."""
+        return cast("Tensor | None", self.bias)

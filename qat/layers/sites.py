@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from qat.layers.config import FLOAT, Quantization
 from qat.layers.trace import Reader, Trace
 
+BITS_BEFORE_POOL = 8  # of a deployable activation that no layer reads as it is
+
 
 @dataclass(frozen=True)
 class Site:
@@ -27,13 +29,17 @@ class Site:
 
 
 def activation_sites(seen: Trace, config: Quantization, resolved: dict[str, Quantization]) -> Iterator[Site]:
-    """The activations that feed layers. Each has its own configuration, else what all its readers ask for."""
-    for name, readers in readers_by_source(seen).items():
+    """The activations to quantize. Each has its own configuration, else what all its readers ask for."""
+    for name, readers in quantized_activations(seen, config).items():
         asked = [resolved.get(reader, config) for reader in readers]
         agreed = len({own.input_settings for own in asked}) == 1
         own = resolved.get(name, asked[0] if agreed else config)
         fact = seen.activations[name].fact
         bits = own.activation_bits if fact.upstream else own.input_bits
+        if (
+            not readers and name not in resolved
+        ):  # an average of few codes needs more of them, and no layer less
+            bits = max(bits, BITS_BEFORE_POOL)
         yield Site(name, own, FLOAT, bits, not fact.unsigned)
 
 
@@ -75,6 +81,17 @@ def readers_by_source(seen: Trace) -> dict[str, list[str]]:
         if source is not None:
             readers[source].append(reader.name)
     return {name: names for name, names in readers.items() if names}
+
+
+def quantized_activations(seen: Trace, config: Quantization) -> dict[str, list[str]]:
+    """The activation modules that get a quantizer, each with the layers that read it.
+
+    Those that feed layers; with `deployable` also those that feed none, a pool or a sum say, for integers
+    average and add codes.
+    """
+    feeding = readers_by_source(seen)
+    others = [name for name, activation in seen.activations.items() if len(activation.samples) == 1]
+    return feeding | {name: [] for name in others if config.deployable and name not in feeding}
 
 
 def _source(reader: Reader, seen: Trace) -> str | None:

@@ -168,7 +168,7 @@ def checkpoint_blocks(model: nn.Module, patterns: Sequence[str]) -> nn.Module:
 
     Raises:
         ValueError: a pattern matches no module (the nearest names are listed), a block is checkpointed
-            already, or it would lie inside another one.
+            already, it would lie inside another one, or a layer in it folds a BatchNorm outside of it.
     """
     if isinstance(patterns, str) or not all(isinstance(pattern, str) for pattern in patterns):
         raise ValueError(f"checkpoint patterns must be a list of globs like ['blocks.*']; got {patterns!r}")
@@ -188,9 +188,21 @@ def checkpoint_blocks(model: nn.Module, patterns: Sequence[str]) -> nn.Module:
             raise ValueError(
                 f"block {name!r} would be checkpointed inside block {outer!r}; checkpoint one of the two"
             )
+    for name, block in chosen.items():
+        _refuse_outside_reads(name, block)
     for block in chosen.values():
         Checkpointed(block)
     return model
+
+
+def _refuse_outside_reads(name: str, block: nn.Module) -> None:
+    """The statistics of a BatchNorm outside of the block have moved by the time of the backward."""
+    parts = set(block.modules())
+    if any(other not in parts for part in parts for other in getattr(part, "reads", ())):
+        raise ValueError(
+            f"block {name!r} holds a layer that folds a BatchNorm which is not in the block; checkpoint the "
+            "module that holds both"
+        )
 
 
 def _container(name: str, names: Sequence[str]) -> str | None:

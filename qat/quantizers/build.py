@@ -46,7 +46,7 @@ def weight_quantizer(
         axis: the channel axis that has its own scales; None: one scale for the tensor.
         scale: `observed` follows the weight, `learned` is trained (LSQ), `dorefa` is fixed after a tanh.
         observer: of an observed scale: `max`, `percentile` (99.9) or `mse` (least squared error).
-        power_of_two: round the scale to a power of two.
+        power_of_two: round the scale to a power of two; with `mse`, to the best one.
         rounding: any rounding of `qat.gradients`, or your own.
 
     Raises:
@@ -76,7 +76,8 @@ def weight_quantizer(
     elif scale == "dorefa":
         chosen = DorefaScale(grid.high, shape, axis)
     else:
-        chosen = ObservedScale(grid.high, observer, shape, axis)
+        best = "mse_power_of_two" if power_of_two and observer == "mse" else observer
+        chosen = ObservedScale(grid.high, best, shape, axis)
     return _started(grid, chosen, power_of_two, rounding, weight)
 
 

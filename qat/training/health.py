@@ -1,6 +1,7 @@
 """Signs of a quantized run that goes wrong: values clipped, weights that stand still, codes that swing."""
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -135,9 +136,7 @@ class Health(Callback):
             if isinstance(module, QuantLayer) and isinstance(module.weight_quantizer, Quantizer):
                 of_weights.add(module.weight_quantizer)
                 if module.weight_quantizer.active:
-                    weight = module.weight
-                    assert isinstance(weight, Tensor)
-                    self._weights[name] = Weight(module.weight_quantizer, weight.detach())
+                    self._weights[name] = Weight(module.weight_quantizer, _weight_of(module))
         for name, module in network.named_modules():
             if isinstance(module, Quantizer) and module.active and module not in of_weights:
                 self._activations[name.rpartition(".")[0] or name] = Activation(module)
@@ -184,6 +183,10 @@ class Health(Callback):
                     ", ".join(new),
                     remedy,
                 )
+
+
+def _weight_of(layer: QuantLayer) -> Callable[[], Tensor]:
+    return lambda: layer.effective_weight
 
 
 def _stands(quantizer: Quantizer) -> bool:

@@ -1,9 +1,7 @@
 """When a run is float, quantized, and frozen: decided by the number of the epoch alone."""
 
-from typing import cast
-
 from lightning import Callback, LightningModule, Trainer
-from torch import Tensor, nn
+from torch import nn
 
 from qat.layers import QuantLayer
 from qat.quantizers import Quantizer
@@ -88,6 +86,6 @@ def _freeze_ranges(model: nn.Module, frozen: bool) -> None:
     for module in model.modules():
         if frozen and isinstance(module, QuantLayer) and isinstance(module.weight_quantizer, Quantizer):
             # The weight's scale was measured before the last step: it is frozen at what it is now.
-            module.weight_quantizer.observe(cast(Tensor, module.weight))
+            module.weight_quantizer.observe(module.effective_weight)
         if isinstance(module, Quantizer):
             module.freeze() if frozen else module.unfreeze()

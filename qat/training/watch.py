@@ -1,5 +1,7 @@
 """What is counted at one quantizer, on its device: nothing here waits for a value or moves a state."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
@@ -47,9 +49,9 @@ class Weight:
     direction changed at least `TURNS` times.
     """
 
-    def __init__(self, quantizer: Quantizer, weight: Tensor) -> None:
+    def __init__(self, quantizer: Quantizer, weight: Callable[[], Tensor]) -> None:
         self.quantizer = quantizer
-        self.weight = weight
+        self.weight = weight  # what is quantized now: where BatchNorm is folded first, a new tensor each time
         self._codes = self._now()
         self._direction = torch.zeros_like(self._codes)
         self._turns = torch.zeros_like(self._codes, dtype=torch.uint8)
@@ -74,7 +76,8 @@ class Weight:
         # Not `quantizer.codes`: a rounding that draws random numbers would move the generator, and round
         # differently each time. All others round half to even.
         grid, scale = self.quantizer.grid, self.quantizer.scale
-        self._scale = scale(self.weight)
-        v = scale.transform(self.weight.float(), self._scale) / self._scale
+        weight = self.weight()
+        self._scale = scale(weight)
+        v = scale.transform(weight.float(), self._scale) / self._scale
         codes = 2 * ((v - 1) / 2).round() + 1 if grid.step == 2 else v.round()
         return codes.clamp(grid.low, grid.high).to(torch.int16)

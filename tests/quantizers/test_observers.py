@@ -4,7 +4,12 @@ import pytest
 import torch
 
 from qat.quantizers import IntGrid, ObservedScale, Quantizer
-from qat.quantizers.observers import SAMPLE, mse_magnitude, percentile_magnitude
+from qat.quantizers.observers import (
+    SAMPLE,
+    mse_magnitude,
+    mse_power_of_two_magnitude,
+    percentile_magnitude,
+)
 
 
 def test_percentile_leaves_one_in_a_thousand_above() -> None:
@@ -42,6 +47,27 @@ def test_mse_has_less_error_than_the_maximum(bits: int, axis: int | None) -> Non
 def test_mse_keeps_the_maximum_where_the_data_lie_on_its_grid() -> None:
     x = torch.arange(-7.0, 8) * 0.25
     assert mse_magnitude(x, None, 7).item() == 1.75
+
+
+@pytest.mark.parametrize("axis", [None, 0])
+@pytest.mark.parametrize("bits", [2, 4, 8])
+def test_the_best_power_of_two_has_the_least_error_of_all(bits: int, axis: int | None) -> None:
+    torch.manual_seed(0)
+    w = torch.randn(3, 2000) * (1.0 if axis is None else torch.tensor([[1.0], [0.01], [70.0]]))
+    grid, shape = IntGrid(bits), () if axis is None else (3, 1)
+    scale = ObservedScale(grid.high, "mse_power_of_two", shape, axis)
+    error = (Quantizer(grid, scale)(w) - w).square().mean(1)
+    assert (torch.frexp(scale.value)[0] == 0.5).all()
+    for shift in range(-4, 5):
+        other = 2.0**shift * scale.value
+        tried = (torch.round(w / other).clamp(grid.low, grid.high) * other - w).square().mean(1)
+        assert error.sum() <= tried.sum() if axis is None else (error <= tried).all()
+
+
+def test_the_best_power_of_two_clips_nothing_where_there_are_codes_to_spare() -> None:
+    w = torch.linspace(-0.6, 0.6, 1001)
+    assert mse_power_of_two_magnitude(w, None, 127).item() / 127 == 2.0**-7
+    assert mse_power_of_two_magnitude(torch.zeros(3), None, 127).item() > 0
 
 
 @pytest.mark.parametrize("axis", [None, 0])

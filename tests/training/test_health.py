@@ -69,7 +69,7 @@ def test_codes_are_followed_from_look_to_look(grid: IntGrid, ends: tuple[float, 
         ]
     )
     weight = paths[:, 0].clone()
-    watch = Weight(fixed(grid), weight)
+    watch = Weight(fixed(grid), lambda: weight)
     for column in paths.T[1:]:
         weight.copy_(column)
         watch.look()
@@ -187,7 +187,7 @@ def test_what_is_clipped_and_swings_is_said_with_a_remedy(caplog: pytest.LogCapt
 def test_codes_of_a_fine_grid_may_swing(caplog: pytest.LogCaptureFixture) -> None:
     health = Health()
     for bits in (4, 8):
-        health._weights[f"{bits} bits"] = Weight(fixed(IntGrid(bits)), torch.zeros(3))
+        health._weights[f"{bits} bits"] = Weight(fixed(IntGrid(bits)), lambda: torch.zeros(3))
     with caplog.at_level(logging.WARNING, "qat"):
         health._warn({name: {"oscillating": 0.9} for name in health._weights})
     (record,) = caplog.records

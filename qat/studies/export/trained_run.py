@@ -1,0 +1,102 @@
+"""A finished run, found in its folder or by its .ckpt file: the network, and its data."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml  # type: ignore[import-untyped]
+from torch import Tensor
+
+from qat.data import ImageData, data_shape
+from qat.training.ckpt import check_fits, read_ckpt
+from qat.training.classifier import Classifier
+
+CKPTS = ("checkpoints/last.ckpt", "final.ckpt", "last.ckpt")  # of train.py, of compare.py, of a bare folder
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    """A run and its data.
+
+    Args:
+        classifier: in eval mode, with the weights of the .ckpt file.
+        ckpt: the file.
+        data: name of the data set.
+        data_root: where it lies; None: where it usually does.
+    """
+
+    classifier: Classifier
+    ckpt: Path
+    data: str
+    data_root: str | None
+
+    def test_set(self) -> tuple[Tensor, Tensor]:
+        """All test images `(N, C, H, W)` in [0, 1], and their labels `(N,)`.
+
+        Raises:
+            ValueError: the data is missing.
+        """
+        data = ImageData(self.data, self.data_root)  # type: ignore[arg-type]  # its names are checked there
+        data.prepare_data()
+        data.setup("test")
+        batches = list(data.test_dataloader())
+        return torch.cat([images for images, _ in batches]), torch.cat([labels for _, labels in batches])
+
+
+def load_run(run: str, ckpt_path: str | None, data: str | None, data_root: str | None) -> TrainedRun:
+    """Load a run.
+
+    Args:
+        run: its folder, of `train.py` or `compare.py`, or a .ckpt file.
+        ckpt_path: a .ckpt file for the configuration in that folder; None: its own last one.
+        data: name of the data set, where the folder does not say.
+        data_root: where the data lies; None: where the run found it.
+
+    Raises:
+        ValueError: there is no such run, or the .ckpt file is of another configuration.
+    """
+    path = Path(run)
+    folder = (
+        path if path.is_dir() else path.parent.parent if path.parent.name == "checkpoints" else path.parent
+    )
+    ckpt = Path(ckpt_path) if ckpt_path else path if not path.is_dir() else _last_ckpt(path)
+    content = read_ckpt("run", ckpt)
+    settings, known = _configuration(folder)
+    data = data or known.get("name")
+    if data is None:
+        raise ValueError(f"data must be named with --data, for {folder} holds no config.yaml or result.json")
+    data_root = data_root or known.get("data_root")
+    if settings is None:
+        settings = content["hyper_parameters"]
+    else:
+        shape, classes = data_shape(data, data_root)  # type: ignore[arg-type]
+        settings = settings | {"input_shape": list(shape), "classes": classes}
+    alone: dict[str, Any] = {"teacher": None, "start": None, "checkpoint": []}
+    classifier = Classifier(**settings | alone)
+    check_fits(content, ckpt, classifier)
+    classifier.on_load_checkpoint(content)
+    return TrainedRun(classifier.eval(), ckpt, data, data_root)
+
+
+def _last_ckpt(folder: Path) -> Path:
+    found = [folder / name for name in CKPTS if (folder / name).is_file()]
+    if not found:
+        raise ValueError(
+            f"run must be a .ckpt file or a folder that holds one of {', '.join(CKPTS)}; got {folder}"
+        )
+    return found[0]
+
+
+def _configuration(folder: Path) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+    """What config.yaml says of the model (None: it is not there) and what is known of the data."""
+    config, result = folder / "config.yaml", folder / "result.json"
+    if config.is_file():
+        content = yaml.safe_load(config.read_text(encoding="utf-8"))
+        if not isinstance(content, dict) or not {"model", "data"} <= content.keys():
+            raise ValueError(f"run must hold a config.yaml of train.py, but {config} has no model and data")
+        return content["model"], content["data"]
+    if result.is_file():
+        return None, {"name": json.loads(result.read_text(encoding="utf-8"))["settings"]["data"]}
+    return None, {}

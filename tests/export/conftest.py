@@ -1,0 +1,50 @@
+"""Small networks, trained a little, so that their codes and statistics are of the usual kind."""
+
+import json
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from qat import Quantization, quantize
+from qat.export import export_onnx
+from qat.models import LeNet, ResNet8, SmallCNN
+
+Build = Callable[..., tuple[nn.Module, Tensor]]
+
+
+@cache
+def _trained(name: str, written: str) -> tuple[nn.Module, Tensor]:
+    torch.manual_seed(0)
+    settings = json.loads(written)
+    kinds: dict[str, Callable[[], nn.Module]] = {
+        "small_cnn": lambda: SmallCNN(width=4),
+        "lenet": LeNet,
+        "resnet8": lambda: ResNet8((3, 16, 16)),
+    }
+    shape = (3, 16, 16) if name == "resnet8" else (1, 28, 28)
+    images, labels = torch.rand(16, *shape), torch.randint(10, (16,))
+    model = quantize(kinds[name](), Quantization(**settings), torch.zeros(2, *shape))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    for _ in range(12):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(images), labels).backward()
+        optimizer.step()
+    optimizer.zero_grad()
+    return model, torch.rand(60, *shape)
+
+
+@pytest.fixture(scope="session")
+def trained() -> Build:
+    """`trained(name, **configuration)`: a model in training mode and 60 images, the same for all."""
+    return lambda name, **settings: _trained(name, json.dumps(settings))
+
+
+@pytest.fixture(scope="session")
+def file(trained: Build, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An ONNX file of 4 bits, 8 at the ends, deployable."""
+    model, images = trained("small_cnn", deployable=True)
+    return export_onnx(model, images[:1], tmp_path_factory.mktemp("onnx") / "model.onnx", run="runs/mine")
