@@ -22,6 +22,13 @@ from qat.quantizers.keep_grid import keeps_grid
 Hook = Callable[[Any], Any]
 
 
+@contextmanager
+def _unseen() -> Iterator[None]:
+    """What packing itself does needs no following, and would take twice as long under a function mode."""
+    with torch._C.DisableTorchFunction():
+        yield
+
+
 @dataclass(eq=False)
 class _Form:
     """How the storage of one tensor is packed, and the packed tensor while somebody keeps it.
@@ -79,7 +86,7 @@ class Packing(TorchFunctionMode):
     def learn(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         """A hook on the forward of every module: note what quantizers give."""
         if isinstance(module, Quantizer) and module.active and _is_dense(output):
-            with torch.no_grad():
+            with torch.no_grad(), _unseen():
                 scale = module.scale(args[0]).clone()  # the next batch will move it in place
                 zero_point = module.scale.zero_point(scale)
             self._make(output, Codes(module.grid, scale, zero_point))
@@ -122,19 +129,26 @@ class Packing(TorchFunctionMode):
             outer: what enclosing hooks do with what is kept; None: there are none.
             computed: False: any tensor of its shape may take the place of the packed one.
         """
+        form, held = self._held(x, computed)
+        held = outer(held) if outer else held
+        if form is None:
+            return _Kept(held, x._version)
+        return _Packed(held, form, (x.shape, x.stride(), int(x.storage_offset())))
+
+    @_unseen()
+    def _held(self, x: Tensor, computed: bool) -> tuple[_Form | None, Tensor]:
+        """The form of a saved tensor and its packed codes; None and the tensor where it is not packed."""
         form = self.find(x)
         if form is None and x.dtype == torch.bool and _is_dense(x):
             form = self._make(x, Bools())
         if form is None:
-            x = x.detach()  # with its graph it would keep itself alive
-            return _Kept(outer(x) if outer else x, x._version)
+            return None, x.detach()  # with its graph it would keep itself alive
         packed = form.packed()
         if packed is None:
             whole = x.as_strided(form.size, form.stride, 0)
             packed = form.codes.encode(whole) if computed else _stand_in(whole, form.codes.bits)
             form.packed = ref(packed)
-        view = x.shape, x.stride(), int(x.storage_offset())
-        return _Packed(outer(packed) if outer else packed, form, view)
+        return form, packed
 
     @torch.no_grad()
     def unpack(self, kept: _Packed | _Kept, outer: Hook | None) -> Tensor:
@@ -146,7 +160,8 @@ class Packing(TorchFunctionMode):
         x: Tensor = outer(kept.held) if outer else kept.held
         if isinstance(kept, _Packed):
             form = kept.form
-            return form.codes.decode(x, form.size, form.stride, form.dtype).as_strided(*kept.view)
+            with _unseen():
+                return form.codes.decode(x, form.size, form.stride, form.dtype).as_strided(*kept.view)
         # Under hooks autograd does not look itself. What enclosing hooks keep is theirs to look after.
         if outer is None and x._version != kept.version:
             raise RuntimeError(
