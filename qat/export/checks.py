@@ -19,6 +19,12 @@ def activation_quantizers(model: nn.Module) -> dict[str, Quantizer]:
     }
 
 
+@torch.no_grad()
+def scale_of(quantizer: Quantizer) -> Tensor:
+    """The scale in use of a quantizer of activations, `()`; a learned one may be stored with a minus sign."""
+    return quantizer.scale(torch.zeros(1)).detach()
+
+
 def layer_of(quantizer: str) -> str:
     """The module that a quantizer belongs to, by name."""
     return quantizer.rpartition(".")[0] or quantizer

@@ -1,12 +1,11 @@
 """From sums to grids: the rescalings of a program, and what is proved of its sums."""
 
 import math
-from typing import Any
 
 import numpy as np
 import torch
 
-from qat.export.checks import layer_of
+from qat.export.checks import layer_of, scale_of
 from qat.export.multipliers import Multipliers, multipliers
 from qat.export.program import LARGEST_EXACT, LARGEST_SUM, Accumulator, Program, Step
 from qat.export.values import Codes, Reals, Shape, Sum, Value, as_sum
@@ -30,7 +29,7 @@ class Grids:
         Raises:
             ValueError: the input is to lie on two grids, or numbers have too many bits.
         """
-        scale: Any = quantizer.scale.value
+        scale = scale_of(quantizer)
         zero_point = quantizer.scale.zero_point(scale)
         zero, grid = 0 if zero_point is None else int(zero_point), quantizer.grid
         if x is None:

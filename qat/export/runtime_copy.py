@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.onnx import ops
 
+from qat.export.checks import scale_of
 from qat.export.integer_types import IntegerType, type_for
 from qat.layers import QuantLayer, fold_batchnorm
 from qat.layers.activation import QUANT_ACTIVATIONS, QuantActivation
@@ -22,8 +23,7 @@ class QuantizeDequantize(nn.Module):
 
     def __init__(self, quantizer: Quantizer, opset: int) -> None:
         super().__init__()
-        grid, scale = quantizer.grid, quantizer.scale.value
-        assert isinstance(scale, Tensor)
+        grid, scale = quantizer.grid, scale_of(quantizer)
         zero_point = quantizer.scale.zero_point(scale)
         self.kind: IntegerType = type_for(grid, opset)
         self.zero = 0 if zero_point is None else int(zero_point)
@@ -32,7 +32,7 @@ class QuantizeDequantize(nn.Module):
         self.clip = ends if wider else None
         self.scale: Tensor
         self.zero_point: Tensor
-        self.register_buffer("scale", scale.detach().clone())
+        self.register_buffer("scale", scale.clone())
         self.register_buffer("zero_point", torch.tensor(self.zero, dtype=torch.uint8))
 
     def forward(self, x: Tensor) -> Tensor:

@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from qat.export.checks import activation_quantizers, check_ready
+from qat.export import IntegerModel
+from qat.export.checks import activation_quantizers, check_ready, scale_of
 from qat.models import SmallCNN
 from qat.quantizers import IntGrid
 
@@ -25,6 +26,16 @@ def test_the_quantizers_of_activations(trained: Any) -> None:
     names = list(activation_quantizers(trained("small_cnn")[0]))
     acts = [f"blocks.{i}.act.quantizer" for i in range(3)]  # the last feeds an average, and is float
     assert names == ["blocks.0.conv.input_quantizer", *acts, "fc.input_quantizer"]
+
+
+def test_a_learned_scale_that_crossed_zero(trained: Any) -> None:
+    model = copy.deepcopy(trained("small_cnn", activation_scale="learned")[0])
+    quantizer = model.fc.input_quantizer
+    before = scale_of(quantizer)
+    quantizer.scale.value.data.neg_()
+    assert torch.equal(scale_of(quantizer), before)
+    integers = IntegerModel(model, (1, 28, 28))
+    assert integers.compare(torch.rand(20, 1, 28, 28)).predictions == 0
 
 
 def test_a_rounding_that_runtimes_do_not_have(trained: Any) -> None:
