@@ -9,8 +9,8 @@ from qat.studies.benchmark.both_ways import Function, peer
 from qat.studies.benchmark.candidate import Candidate
 
 PACKAGE = "brevitas"
-# Batches of which an activation takes a percentile before its scale is learned; 300 by default. With one it is
-# in the state that a training is in nearly always, with very many in that of its beginning.
+# Batches of which an activation takes a percentile before its scale is learned, 300 by default. With one it
+# is in the state that a training is in nearly always; with very many, in that of its beginning.
 LEARNS, COLLECTS = 1, 10**9
 
 
