@@ -86,6 +86,7 @@ def test_the_gradient_scripts_run(beside_configs: Path) -> None:
 
 def test_memory_commands_run(beside_configs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Tiny, and without the processes of its own for each mode.
+    monkeypatch.setenv("QAT_COMPILE", "0")
     monkeypatch.setattr(study, "growth", lambda _case, _name, size: Growth(size, size))
     tiny = ["--image", "3", "8", "8", "--batch", "4", "--rounds", "3"]
     for argv in commands("memory.py"):
