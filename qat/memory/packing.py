@@ -18,6 +18,7 @@ from torch.utils._pytree import tree_leaves
 from qat.memory.codes import Bools, Codes
 from qat.quantizers import Quantizer
 from qat.quantizers.keep_grid import keeps_grid
+from qat.quantizers.layout import is_dense
 
 Hook = Callable[[Any], Any]
 
@@ -68,8 +69,9 @@ class Packing(TorchFunctionMode):
     As a function mode it follows values through max-pooling, copies and zero padding, which keep the grid.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, outer: "Packing | None" = None) -> None:
         super().__init__()
+        self._outer = outer  # knows what a block reads that is no argument of it
         # By storage, with the version then. A weak reference also keeps the storage's address from re-use.
         self._forms: dict[StorageWeakRef, tuple[int, _Form]] = {}
         self._many = 64
@@ -79,24 +81,34 @@ class Packing(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         output = func(*args, **kwargs)
-        if keeps_grid(getattr(func, "__name__", ""), args, kwargs):
-            self._follow(next(x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)), output)
+        name = getattr(func, "__name__", "")
+        if torch.is_grad_enabled() and keeps_grid(name, args, kwargs):
+            source = next(x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor))
+            self._follow(source, output, pads=name == "pad")
         return output
 
     def learn(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         """A hook on the forward of every module: note what quantizers give."""
-        if isinstance(module, Quantizer) and module.active and _is_dense(output):
+        # Hooks are the process's: other threads, and what saves nothing, are none of this one's business.
+        if _CURRENT.get() is not self or not torch.is_grad_enabled():
+            return
+        if isinstance(module, Quantizer) and module.active and args and _is_whole(output):
+            # torch never forgets hooks that see arguments by name, so a ReLU is not seen here.
+            if module.scale.follows and not module.training:
+                return
             with torch.no_grad(), _unseen():
                 scale = module.scale(args[0]).clone()  # the next batch will move it in place
                 zero_point = module.scale.zero_point(scale)
             self._make(output, Codes(module.grid, scale, zero_point))
 
-    def _follow(self, source: Tensor, output: Any) -> None:
+    def _follow(self, source: Tensor, output: Any, pads: bool) -> None:
         form = self.find(source)
         if form is None or not isinstance(form.codes, Codes) or form.codes.scale.numel() > 1:
             return
+        if pads and form.codes.grid.step != 1:
+            return  # 0 is no code of {-1, +1}
         for x in tree_leaves(output):
-            if isinstance(x, Tensor) and x.dtype == source.dtype and self.find(x) is None and _is_dense(x):
+            if isinstance(x, Tensor) and x.dtype == source.dtype and self.find(x) is None and _is_whole(x):
                 self._make(x, form.codes)
 
     def _make(self, x: Tensor, codes: Codes | Bools) -> _Form | None:
@@ -118,7 +130,9 @@ class Packing(TorchFunctionMode):
         if not isinstance(x, Tensor):
             return None
         version, form = self._forms.get(StorageWeakRef(x.untyped_storage()), (None, None))
-        return form if form is not None and (version, form.dtype) == (x._version, x.dtype) else None
+        if form is None:
+            return self._outer.find(x) if self._outer else None
+        return form if (version, form.dtype) == (x._version, x.dtype) else None
 
     @torch.no_grad()
     def pack(self, x: Tensor, outer: Hook | None, computed: bool) -> _Packed | _Kept:
@@ -139,7 +153,7 @@ class Packing(TorchFunctionMode):
     def _held(self, x: Tensor, computed: bool) -> tuple[_Form | None, Tensor]:
         """The form of a saved tensor and its packed codes; None and the tensor where it is not packed."""
         form = self.find(x)
-        if form is None and x.dtype == torch.bool and _is_dense(x):
+        if form is None and x.dtype == torch.bool and _is_whole(x):
             form = self._make(x, Bools())
         if form is None:
             return None, x.detach()  # with its graph it would keep itself alive
@@ -198,7 +212,10 @@ def packed_activations() -> Iterator[None]:
 @contextmanager
 def _active(packing: Packing) -> Iterator[None]:
     token = _CURRENT.set(packing)
-    hooks = [register_module_forward_pre_hook(_refuse_compiled), register_module_forward_hook(packing.learn)]
+    hooks = [
+        register_module_forward_pre_hook(_refuse_compiled),
+        register_module_forward_hook(packing.learn),
+    ]
     try:
         with packing, _hooks(packing, computed=True):
             yield
@@ -210,7 +227,7 @@ def _active(packing: Packing) -> Iterator[None]:
 
 def _refuse_compiled(module: nn.Module, args: tuple[Any, ...]) -> None:
     # By name: the class lies behind an import that takes a second.
-    if type(module).__name__ == "OptimizedModule":
+    if type(module).__name__ == "OptimizedModule" and _CURRENT.get() is not None:
         raise ValueError("packed_activations does not go with torch.compile; call the model uncompiled")
 
 
@@ -240,7 +257,7 @@ class TwoPasses:
         """Around the second pass on the inputs, inside the hooks that take what is saved."""
         if self._packing is None:
             return nullcontext()
-        packing = Packing()
+        packing = Packing(self._packing)
         for x, form in zip(inputs, self._forms, strict=True):
             if form is not None:
                 packing.note(x, form)
@@ -261,11 +278,6 @@ def _stand_in(x: Tensor, bits: int) -> Tensor:
     return torch.zeros((), dtype=dtype, device=x.device).expand(count)
 
 
-def _is_dense(x: Tensor) -> bool:
-    """Whether the elements fill the storage, each once, in whatever order of the axes."""
-    covered = 1
-    for stride, size in sorted((t, n) for t, n in zip(x.stride(), x.shape, strict=True) if n > 1):
-        if stride != covered:
-            return False
-        covered *= size
-    return int(x.storage_offset()) == 0 and x.untyped_storage().nbytes() == covered * x.itemsize
+def _is_whole(x: Tensor) -> bool:
+    """Whether the elements fill the storage, each once."""
+    return is_dense(x) and not x.storage_offset() and x.untyped_storage().nbytes() == x.numel() * x.itemsize

@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -12,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
 
-from qat import Quantization, checkpoint_blocks, packed_activations, quantize, saved_bytes
+from qat import Checkpointed, Quantization, checkpoint_blocks, packed_activations, quantize, saved_bytes
 from qat.models import ResNet8, SmallCNN
 from qat.quantizers import IntGrid, ObservedScale, Quantizer
 
@@ -244,6 +245,71 @@ def test_values_scaled_or_padded_with_others_are_kept_as_they_are() -> None:
             y.sum().backward()
             results.append(model.weight.grad)
         assert torch.equal(*results)
+
+
+def test_zeros_are_not_on_the_grid_of_one_signed_bit() -> None:
+    for pads in [nn.ZeroPad2d(1), nn.ReflectionPad2d(1)]:
+        one_bit = Quantizer(IntGrid(1), ObservedScale(1, "ema"))
+        model = nn.Sequential(one_bit, pads, nn.Conv2d(2, 2, 3))
+        x = torch.randn(1, 2, 6, 6)
+        results = []
+        for within in (nullcontext, packed_activations):
+            model.zero_grad()
+            one_bit.scale.batches.zero_()
+            with within():
+                y = model(x)
+            y.square().sum().backward()
+            results.append(model[2].weight.grad.clone())
+        assert torch.equal(*results)
+
+
+def test_inference_mode_and_other_threads_are_left_alone() -> None:
+    model, x = residual(CONFIGS["observed"]), batches(1)[0]
+    errors: list[Exception] = []
+
+    def infer() -> None:
+        try:
+            with torch.inference_mode():
+                model(x)
+        except Exception as error:
+            errors.append(error)
+
+    with packed_activations():
+        infer()
+        thread = threading.Thread(target=infer)
+        thread.start()
+        thread.join()
+    assert errors == []
+
+
+class Captures(nn.Module):
+    """Reads a tensor that is none of its arguments."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.seen = nn.Linear(16, 16), [torch.zeros(())]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(x) * self.seen[0]
+
+
+def test_a_checkpointed_block_that_reads_more_than_its_arguments() -> None:
+    results = []
+    for within in (nullcontext, packed_activations):
+        torch.manual_seed(0)
+        block, made = Checkpointed(Captures()), quantizer()
+        x = torch.rand(4, 16, requires_grad=True)
+        with within():
+            block.seen[0] = made(x)
+            y = block(made(x * 2)).sum()
+        y.backward()
+        results.append(block.linear.weight.grad)
+    assert torch.equal(*results)
+
+
+def test_a_quantizer_called_by_keyword() -> None:
+    with packed_activations():
+        assert quantizer()(x=torch.rand(4, 4, requires_grad=True)).shape == (4, 4)
 
 
 def test_a_value_changed_in_place_is_no_longer_on_the_grid() -> None:
