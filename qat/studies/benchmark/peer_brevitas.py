@@ -9,23 +9,29 @@ from qat.studies.benchmark.both_ways import Function, peer
 from qat.studies.benchmark.candidate import Candidate
 
 PACKAGE = "brevitas"
+# Batches of which an activation takes a percentile before its scale is learned, 300 by default. With one it
+# is in the state that a training is in nearly always; with very many, in that of its beginning.
+LEARNS, COLLECTS = 1, 10**9
 
 
 def quantizers(x: Tensor, g: Tensor, bits: int) -> list[Candidate]:
     """QuantIdentity while it learns its scale, and in its first 300 batches, when it takes a percentile."""
     makers: dict[str, Callable[[], Function]] = {
-        "Brevitas, learned": lambda: _activation("QuantIdentity", bits).to(x.device),
-        "Brevitas, first 300 batches": lambda: _activation(
-            "QuantIdentity", bits, collect_stats_steps=10**9
-        ).to(x.device),
+        "Brevitas, learned": lambda: _activation("QuantIdentity", bits, LEARNS).to(x.device),
+        "Brevitas, first 300": lambda: _activation("QuantIdentity", bits, COLLECTS).to(x.device),
     }
     return [peer(name, make, x, g, PACKAGE) for name, make in makers.items()]
 
 
-def network(model: nn.Module, bits: int) -> nn.Module:
+def network(model: nn.Module, bits: int, collect: int) -> nn.Module:
     """The network with Brevitas' layers for torch's, quantized where ours is.
 
     Weights by channel; 8 bits for the input, the first and the last layer's weights.
+
+    Args:
+        model: is changed in place.
+        bits: of the other weights and activations.
+        collect: batches of which activations take a percentile.
     """
     from brevitas import nn as qnn
     from brevitas.quant import Int8ActPerTensorFloat, Int8WeightPerChannelFloat
@@ -36,7 +42,7 @@ def network(model: nn.Module, bits: int) -> nn.Module:
     for name, module in list(model.named_modules()):
         new: nn.Module
         if name in activations:
-            new = _activation("QuantReLU", bits)
+            new = _activation("QuantReLU", bits, collect)
         elif name in layers:
             ends = name in (layers[0], layers[-1])
             options: dict[str, Any] = {
@@ -48,7 +54,7 @@ def network(model: nn.Module, bits: int) -> nn.Module:
                 options |= {
                     "input_quant": Int8ActPerTensorFloat,
                     "input_bit_width": 8 if name == layers[0] else bits,
-                    "input_collect_stats_steps": 1,
+                    "input_collect_stats_steps": collect,
                 }
             if isinstance(module, nn.Conv2d):
                 new = qnn.QuantConv2d(
@@ -68,8 +74,7 @@ def network(model: nn.Module, bits: int) -> nn.Module:
     return model
 
 
-def _activation(kind: str, bits: int, collect_stats_steps: int = 1) -> nn.Module:
+def _activation(kind: str, bits: int, collect: int) -> nn.Module:
     from brevitas import nn as qnn
 
-    # After one batch instead of 300 the scale is learned: the state that a training is in nearly always.
-    return getattr(qnn, kind)(bit_width=bits, collect_stats_steps=collect_stats_steps)
+    return getattr(qnn, kind)(bit_width=bits, collect_stats_steps=collect)

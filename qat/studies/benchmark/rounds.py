@@ -10,7 +10,7 @@ from qat.studies.benchmark.candidate import Candidate, Work
 from qat.studies.benchmark.timing import Timing
 
 FIRST_CALLS = 3  # the second may still compile: only then are a gradient's strides known
-TURN = 0.02  # seconds: what takes less is called several times a turn
+TURN = 0.1  # seconds: what takes less is called several times a turn, for large memory comes at random costs
 MOST = 1000  # calls a turn
 
 

@@ -62,10 +62,17 @@ MODES = {
     LEARNED: Mode(ALL_LEARNED),
 }
 Prepare = Callable[[nn.Module, Tensor], nn.Module]
+
+
+def _brevitas(collect: int, model: nn.Module, images: Tensor) -> nn.Module:
+    return peer_brevitas.network(model, BITS, collect)
+
+
 PEERS: dict[str, tuple[Prepare, str | None]] = {
     "torch.ao FX": (peer_torch_ao.fx, None),
     "torchao PT2E, 8 bits": (peer_torch_ao.pt2e, "torchao"),
-    "Brevitas": (lambda model, images: peer_brevitas.network(model, BITS), peer_brevitas.PACKAGE),
+    "Brevitas": (partial(_brevitas, peer_brevitas.LEARNS), peer_brevitas.PACKAGE),
+    "Brevitas, first 300": (partial(_brevitas, peer_brevitas.COLLECTS), peer_brevitas.PACKAGE),
 }
 
 

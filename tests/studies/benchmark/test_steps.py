@@ -23,7 +23,7 @@ def losses(name: str, model: str = "small_cnn", count: int = 3) -> list[float]:
 SLOW = pytest.param("torchao PT2E, 8 bits", marks=pytest.mark.slow)
 
 
-@pytest.mark.parametrize("name", [*EAGER, "torch.ao FX", "Brevitas", SLOW])
+@pytest.mark.parametrize("name", [*EAGER, "torch.ao FX", "Brevitas", "Brevitas, first 300", SLOW])
 def test_it_trains(name: str) -> None:
     # Not that it falls: at 4 bits, in three steps, it need not.
     assert len(set(losses(name))) == 3
@@ -56,7 +56,7 @@ def test_brevitas_quantizes_what_we_quantize(model: str) -> None:
     from qat.quantizers import Quantizer
     from qat.studies.benchmark import peer_brevitas
 
-    network = peer_brevitas.network(MODELS[model](steps.SHAPES[model]), 4)
+    network = peer_brevitas.network(MODELS[model](steps.SHAPES[model]), 4, peer_brevitas.LEARNS)
     layers = [m for m in network.modules() if isinstance(m, qnn.QuantConv2d | qnn.QuantLinear)]
     theirs = sum(layer.weight_quant.is_quant_enabled + layer.input_quant.is_quant_enabled for layer in layers)
     theirs += sum(isinstance(m, qnn.QuantReLU) for m in network.modules())
