@@ -37,7 +37,7 @@ def keep_narrow_codes(graph: onnx.GraphProto) -> None:
 
 
 def _lowest(node: onnx.NodeProto, constants: dict[str, onnx.TensorProto]) -> np.float32 | None:
-    """A value that none lies below, where codes are too narrow for the optimiser; None for all other nodes."""
+    """A value that none lies below, where codes are too narrow for the optimiser; None elsewhere."""
     if node.op_type not in ("QuantizeLinear", "DequantizeLinear"):
         return None
     scale = numpy_helper.to_array(constants[node.input[1]]).max()
