@@ -92,6 +92,8 @@ class IntegerModel:
         for start, values in zip(starts, self._run(self.codes(images), "integers"), strict=True):
             logits.append(values[-1])
             for seen in codes_of_trained(self.model, (images[start : start + BATCH],)):
+                if seen.name not in names:  # of a layer that runs for nothing
+                    continue
                 own = values[names[seen.name]].reshape(seen.codes.shape)
                 differ, total = found.get(seen.name, (0, 0))
                 found[seen.name] = differ + int((own != seen.codes.numpy()).sum()), total + own.size
