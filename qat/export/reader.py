@@ -65,8 +65,8 @@ def rescale(inputs: list[Array], step: Step, multiplier: Array, bias: Array, shi
         total = total + (x.astype(np.int64) - zero) * factor.reshape(-1, 1, 1)
     whole = np.int64(step["divisor"]) << shift.reshape(-1, 1, 1)
     codes = total // whole
-    twice = 2 * (total - codes * whole)
-    codes += (twice > whole) | ((twice == whole) & (codes % 2 == 1))
+    rest = total - codes * whole
+    codes += (rest > whole - rest) | ((rest == whole - rest) & (codes % 2 == 1))
     return np.clip(codes + step["zero"], step["low"], step["high"])
 
 
