@@ -105,6 +105,14 @@ def test_the_benchmark_commands_run(beside_configs: Path, monkeypatch: pytest.Mo
     assert written == {"ops", "scaling", "steps", "profile", "startup"}
 
 
+def test_nothing_is_left_to_be_filled_in_and_links_lead_somewhere() -> None:
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        text = page.read_text(encoding="utf-8")
+        assert not re.findall(r"@@|[A-Z]+_TABLE|FIGURES", text), page.name
+        links = re.findall(r"\]\(([^)#:]+)\)", text)
+        assert [link for link in links if not (page.parent / link).exists()] == [], page.name
+
+
 def test_both_ways_without_make_are_shown() -> None:
     shell = "\n".join(blocks("sh"))
     for command in ("make compare", "make test", 'pip install --editable ".[dev]"', "-m pytest"):

@@ -92,5 +92,7 @@ def run(steps: list[Step], arrays: dict[str, Array], codes: Array) -> list[Array
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: python reader.py NETWORK.npz CODES.npy  (integers of the input, (N, C, H, W))")
     network, weights = load(sys.argv[1])
     print(*run(network, weights, np.load(sys.argv[2]))[-1].reshape(-1, network[-1]["channels"]).argmax(1))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 from weakref import ref
 
 import torch
@@ -15,6 +15,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
+from qat.gradients import ROUNDINGS
 from qat.memory.codes import Bools, Codes
 from qat.quantizers import Quantizer
 from qat.quantizers.keep_grid import keeps_grid
@@ -75,6 +76,7 @@ class Packing(TorchFunctionMode):
         # By storage, with the version then. A weak reference also keeps the storage's address from re-use.
         self._forms: dict[StorageWeakRef, tuple[int, _Form]] = {}
         self._many = 64
+        self.closed = False
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -90,9 +92,9 @@ class Packing(TorchFunctionMode):
     def learn(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         """A hook on the forward of every module: note what quantizers give."""
         # Hooks are the process's: other threads, and what saves nothing, are none of this one's business.
-        if _CURRENT.get() is not self or not torch.is_grad_enabled():
+        if _current() is not self or not torch.is_grad_enabled():
             return
-        if isinstance(module, Quantizer) and module.active and args and _is_whole(output):
+        if _is_known(module) and module.active and args and _is_whole(output):
             # torch never forgets hooks that see arguments by name, so a ReLU is not seen here.
             if module.scale.follows and not module.training:
                 return
@@ -188,6 +190,18 @@ class Packing(TorchFunctionMode):
 _CURRENT: ContextVar[Packing | None] = ContextVar("packing", default=None)
 
 
+def _current() -> Packing | None:
+    # Contexts of interleaved generators close in any order: the one that is restored may be closed.
+    packing = _CURRENT.get()
+    return None if packing is None or packing.closed else packing
+
+
+def _is_known(module: nn.Module) -> TypeGuard[Quantizer]:
+    """Whether what the module gives is sure to lie on its grid: one of one's own may add what it likes."""
+    own = not isinstance(module, Quantizer) or type(module).forward is not Quantizer.forward
+    return not own and module.rounding in ROUNDINGS.values()
+
+
 @contextmanager
 def packed_activations() -> Iterator[None]:
     """Inside it, whatever autograd saves that came out of a quantizer is kept as packed codes.
@@ -196,6 +210,7 @@ def packed_activations() -> Iterator[None]:
     plus its scale, however many layers read it, also after max-pooling, flattening and zero padding, and as
     both branches of a residual block; masks take one bit. It is unpacked to the identical floats where the
     backward asks for it, so gradients are those without packing to the last bit. All else is kept as it is.
+    What a rounding or a subclass of `Quantizer` of one's own gives may be on no grid, and is not packed.
     `Checkpointed` blocks keep the codes of their input, and pack again what their second pass saves.
 
     The forward belongs inside; the backward may come after. Within other `saved_tensors_hooks` the packed
@@ -223,17 +238,18 @@ def _active(packing: Packing) -> Iterator[None]:
         for hook in hooks:
             hook.remove()
         _CURRENT.reset(token)
+        packing.closed = True
 
 
 def _refuse_compiled(module: nn.Module, args: tuple[Any, ...]) -> None:
     # By name: the class lies behind an import that takes a second.
-    if type(module).__name__ == "OptimizedModule" and _CURRENT.get() is not None:
+    if type(module).__name__ == "OptimizedModule" and _current() is not None:
         raise ValueError("packed_activations does not go with torch.compile; call the model uncompiled")
 
 
 def is_packing() -> bool:
     """Whether this runs inside `packed_activations`."""
-    return _CURRENT.get() is not None
+    return _current() is not None
 
 
 class TwoPasses:
@@ -246,7 +262,7 @@ class TwoPasses:
     """
 
     def __init__(self, inputs: Sequence[Any]) -> None:
-        self._packing = _CURRENT.get()
+        self._packing = _current()
         self._forms = [self._packing.find(x) if self._packing else None for x in inputs]
 
     def first(self) -> AbstractContextManager[None]:

@@ -3,7 +3,7 @@
 import copy
 import gc
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
 
 from qat import Checkpointed, Quantization, checkpoint_blocks, packed_activations, quantize, saved_bytes
+from qat.memory.packing import is_packing
 from qat.models import ResNet8, SmallCNN
 from qat.quantizers import IntGrid, ObservedScale, Quantizer
 
@@ -305,6 +306,42 @@ def test_a_checkpointed_block_that_reads_more_than_its_arguments() -> None:
         y.backward()
         results.append(block.linear.weight.grad)
     assert torch.equal(*results)
+
+
+def noisy(v: Tensor) -> Tensor:
+    return v + (torch.rand_like(v) - 0.5)
+
+
+class Noisy(Quantizer):
+    def forward(self, x: Tensor, relu: bool = False) -> Tensor:
+        return super().forward(x, relu) + 0.01 * torch.rand_like(x)
+
+
+@pytest.mark.parametrize("checkpointed", [False, True])
+@pytest.mark.parametrize("of_ones_own", ["rounding", "subclass"])
+def test_what_may_be_on_no_grid_is_not_packed(of_ones_own: str, checkpointed: bool) -> None:
+    def make(checkpointed: bool) -> nn.Module:
+        model = small(Quantization(rounding=noisy if of_ones_own == "rounding" else "ste"), checkpointed)
+        for module in model.modules():
+            if isinstance(module, Quantizer) and of_ones_own == "subclass":
+                module.__class__ = Noisy
+        return model
+
+    assert_same(run(make(checkpointed), packed_activations, steps=3), run(make(False), nullcontext, steps=3))
+
+
+def test_contexts_may_close_in_any_order() -> None:
+    def steps() -> Iterator[None]:
+        with packed_activations():
+            yield
+            yield
+
+    first, second = steps(), steps()
+    next(first)
+    next(second)
+    first.close()
+    second.close()
+    assert not is_packing()
 
 
 def test_a_quantizer_called_by_keyword() -> None:

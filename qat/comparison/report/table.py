@@ -21,7 +21,7 @@ from qat.comparison.report.spread import short
 from qat.comparison.report.widths import at_width, short_bits, widths
 
 NARROW = 80  # columns of a terminal
-GAP = 2  # columns around each of the table's
+GAP = 3  # columns around each of the table's
 
 
 def summary(results: list[Result]) -> tuple[list[str], list[list[str]]]:

@@ -42,7 +42,7 @@ def _parser() -> OneLineParser:
     add("--scale", type=Literal["observed", "learned"], default=Case.scale, help=text)
     text = "Globs over the names of blocks to recompute; default: stem and blocks.*, where there are such."
     add("--checkpoint", type=str, nargs="+", default=[], help=text)
-    add("--rounds", type=int, default=11, help="Steps of each mode; the first is not timed.")
+    add("--rounds", type=int, default=11, help="Steps of each mode, at least 3; the first is not timed.")
     add("--depth", type=int, nargs="+", default=[], help="Also count stacks of so many residual blocks.")
     text = "Also find the largest batch of each mode that fits into so much memory, as in 2GB."
     add("--budget", type=str | None, default=None, help=text)
