@@ -86,6 +86,7 @@ def test_the_gradient_scripts_run(beside_configs: Path) -> None:
 
 def test_memory_commands_run(beside_configs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Tiny, and without the processes of its own for each mode.
+    monkeypatch.setenv("QAT_COMPILE", "0")
     monkeypatch.setattr(study, "growth", lambda _case, _name, size: Growth(size, size))
     tiny = ["--image", "3", "8", "8", "--batch", "4", "--rounds", "3"]
     for argv in commands("memory.py"):
@@ -102,6 +103,14 @@ def test_the_benchmark_commands_run(beside_configs: Path, monkeypatch: pytest.Mo
         benchmark.main([*argv, *tiny, "--only", "x *", "float"])
     written = {path.stem for path in (beside_configs / "runs" / "benchmark").glob("*.json")}
     assert written == {"ops", "scaling", "steps", "profile", "startup"}
+
+
+def test_nothing_is_left_to_be_filled_in_and_links_lead_somewhere() -> None:
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        text = page.read_text(encoding="utf-8")
+        assert not re.findall(r"@@|[A-Z]+_TABLE|FIGURES", text), page.name
+        links = re.findall(r"\]\(([^)#:]+)\)", text)
+        assert [link for link in links if not (page.parent / link).exists()] == [], page.name
 
 
 def test_both_ways_without_make_are_shown() -> None:

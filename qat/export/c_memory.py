@@ -41,6 +41,19 @@ def places(steps: list[Step]) -> tuple[dict[int, Place], int]:
     return found, arena
 
 
+def row_slots(steps: list[Step]) -> dict[int, int]:
+    """Which buffer holds a row of weights of each convolution: those that share a rescaling have one each."""
+    found: dict[int, int] = {}
+    for n, step in enumerate(steps):
+        if step.op == "conv":
+            together = {
+                i for reader in steps if reader.op == "rescale" and n in reader.inputs for i in reader.inputs
+            }
+            taken = {found[i] for i in together if i in found}
+            found[n] = next(slot for slot in range(len(taken) + 1) if slot not in taken)
+    return found
+
+
 def _last_read(number: int, steps: list[Step]) -> int:
     """The last step that stores something computed from these codes."""
     readers = [n for n, step in enumerate(steps) if number in step.inputs]

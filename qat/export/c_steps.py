@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from qat.export.c_memory import Place, places
+from qat.export.c_memory import Place, places, row_slots
 from qat.export.npz import packed_weight
 from qat.export.program import Step
 
@@ -22,6 +22,7 @@ class StepWriter:
         self.steps = steps
         self.places: dict[int, Place]
         self.places, self.arena = places(steps)
+        self.slots = row_slots(steps)
         self.flash = self.weights = 0
         self.rows: dict[int, int] = {}  # the longest row of weights of each slot
 
@@ -68,8 +69,9 @@ int predict(const uint8_t *input, int32_t *logits) {{
         outputs, channels, rows, columns = s["shape"]
         length = channels * rows * columns
         self._constant("weights", len(packed_weight(step)) + 1)
-        self.rows[self._slot(number)] = max(length, self.rows.get(self._slot(number), 0))
-        row = f"row{self._slot(number)}"
+        slot = self.slots[number]
+        self.rows[slot] = max(length, self.rows.get(slot, 0))
+        row = f"row{slot}"
         each = outputs // s["groups"]
         first = f"o / {each} * {channels} + c" if s["groups"] > 1 else "c"
         return f"""
@@ -218,11 +220,6 @@ static void step{number}(void) {{
 
     def _shape(self, number: int) -> tuple[int, int, int]:
         return self.steps[number].shape
-
-    def _slot(self, number: int) -> int:
-        """Which row buffer: layers whose sums are added have one each."""
-        reader = next(s for s in self.steps[number:] if s.op == "rescale" and number in s.inputs)
-        return [n for n in reader.inputs if self.steps[n].op == "conv"].index(number)
 
     def _number(self, name: str, kind: str, values: Any, constants: list[str]) -> str:
         """One number where all channels share it, else an array of constants."""

@@ -25,12 +25,14 @@ class IntegerAgreement:
 
     Args:
         logits: how they compare; `equal` means to the last bit.
-        classes: what the integer network predicts for each image.
+        integers: the logits of the integer network, `(N, classes)`.
+        classes: what it predicts for each image.
         predictions: how many images it puts into another class.
         codes: how many codes differ, of how many, for each quantizer of activations by its layer.
     """
 
     logits: Agreement
+    integers: Integers
     classes: Integers
     predictions: int
     codes: dict[str, tuple[int, int]]
@@ -92,13 +94,15 @@ class IntegerModel:
         for start, values in zip(starts, self._run(self.codes(images), "integers"), strict=True):
             logits.append(values[-1])
             for seen in codes_of_trained(self.model, (images[start : start + BATCH],)):
+                if seen.name not in names:  # of a layer that runs for nothing
+                    continue
                 own = values[names[seen.name]].reshape(seen.codes.shape)
                 differ, total = found.get(seen.name, (0, 0))
                 found[seen.name] = differ + int((own != seen.codes.numpy()).sum()), total + own.size
-        own = np.concatenate(logits).reshape(len(images), -1) * self.program.output_scale
-        agreement = agree(trained, own)
+        own = np.concatenate(logits).reshape(len(images), -1)
+        agreement = agree(trained, own * self.program.output_scale)
         differ = agreement.images - agreement.same_class
-        return IntegerAgreement(agreement, own.argmax(axis=1), differ, found)
+        return IntegerAgreement(agreement, own, own.argmax(axis=1), differ, found)
 
     def _run(self, codes: Integers, description: str) -> Iterator[list[Any]]:
         for start in tracked(range(0, len(codes), BATCH), description):

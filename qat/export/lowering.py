@@ -61,6 +61,7 @@ class _Lowering:
 
     @torch.no_grad()
     def run(self, graph: fx.Graph) -> Program:
+        graph.eliminate_dead_code(lambda node: node.op in ("placeholder", "output"))  # what nobody reads
         for node in graph.nodes:
             self.layer = node.target if node.op == "call_module" else self._path(node)
             if node.op == "placeholder":

@@ -9,6 +9,7 @@ from qat.export.values import Reals, Sum
 
 LIMIT = 2.0**62  # of what an int64 holds while it is computed
 LARGEST_SHIFT = 60
+FINEST = 20  # bits behind the point of a code: rounding a multiplier moves no term by more than 2^-21 of one
 Integers = NDArray[np.int64]
 
 
@@ -21,7 +22,7 @@ class Multipliers:
             one term 1, and the rescaling is a shift.
         bias: of each channel, int32, `(C,)`.
         lift: how far all biases are shifted up.
-        shift: of each channel, 0 to 60, `(C,)`.
+        shift: of each channel, 0 to 60, with divisor * 2^shift < 2^62, `(C,)`.
         divisor: of an average over a number that is no power of two; else 1.
         exact: whether nothing was rounded here.
     """
@@ -61,7 +62,7 @@ def _exact(ratios: Reals, bounds: Reals, offset: Reals, odd: int) -> Multipliers
     shift = np.maximum(0, -lowest)
     multiplier, bias = np.ldexp(ratios, shift), np.ldexp(offset, shift)
     fits = (np.abs(multiplier) < 2**31).all() and (np.abs(bias) < 2**31).all()
-    if not fits or (shift > LARGEST_SHIFT).any() or (_largest(multiplier, bounds, bias) >= LIMIT).any():
+    if not fits or (shift > _largest_shift(odd)).any() or (_largest(multiplier, bounds, bias) >= LIMIT).any():
         return None
     return Multipliers(multiplier.astype(np.int64), bias.astype(np.int64), 0, shift, odd, True)
 
@@ -75,9 +76,12 @@ def _lowest_bit(x: Reals) -> Integers:
 
 
 def _rounded(ratios: Reals, bounds: Reals, offset: Reals, odd: int) -> Multipliers:
-    """Multipliers of 31 bits, of fewer only where an int64 could overflow."""
+    """Multipliers of 31 bits; of fewer where an int64 could overflow, or where fewer give `FINEST`."""
     largest = np.abs(ratios).max(axis=0)
-    shift = np.clip(30 - np.floor(np.log2(np.where(largest > 0, largest, 1.0))), 0, LARGEST_SHIFT)
+    shift = 30 - np.floor(np.log2(np.where(largest > 0, largest, 1.0)))
+    # All biases share one lift: a tiny multiplier, shifted far up, would cost the other channels theirs.
+    enough = np.ceil(np.log2(np.maximum(bounds.max(axis=0), 1.0))) + FINEST
+    shift = np.clip(np.minimum(shift, enough), 0, _largest_shift(odd))
     while True:
         multiplier, bias = np.rint(np.ldexp(ratios, shift.astype(int))), np.ldexp(offset, shift.astype(int))
         over = (_largest(multiplier, bounds, bias) >= LIMIT) | (np.abs(multiplier) >= 2**31).any(axis=0)
@@ -91,6 +95,10 @@ def _rounded(ratios: Reals, bounds: Reals, offset: Reals, odd: int) -> Multiplie
     whole = (array.astype(np.int64) for array in (multiplier, bias, shift))
     first, second, third = whole
     return Multipliers(first, second, lift, third, odd, False)
+
+
+def _largest_shift(odd: int) -> int:
+    return min(LARGEST_SHIFT, 62 - odd.bit_length())
 
 
 def _largest(multiplier: Reals, bounds: Reals, bias: Reals) -> Reals:

@@ -65,8 +65,8 @@ def rescale(inputs: list[Array], step: Step, multiplier: Array, bias: Array, shi
         total = total + (x.astype(np.int64) - zero) * factor.reshape(-1, 1, 1)
     whole = np.int64(step["divisor"]) << shift.reshape(-1, 1, 1)
     codes = total // whole
-    twice = 2 * (total - codes * whole)
-    codes += (twice > whole) | ((twice == whole) & (codes % 2 == 1))
+    rest = total - codes * whole
+    codes += (rest > whole - rest) | ((rest == whole - rest) & (codes % 2 == 1))
     return np.clip(codes + step["zero"], step["low"], step["high"])
 
 
@@ -92,5 +92,7 @@ def run(steps: list[Step], arrays: dict[str, Array], codes: Array) -> list[Array
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: python reader.py NETWORK.npz CODES.npy  (integers of the input, (N, C, H, W))")
     network, weights = load(sys.argv[1])
     print(*run(network, weights, np.load(sys.argv[2]))[-1].reshape(-1, network[-1]["channels"]).argmax(1))

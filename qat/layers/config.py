@@ -41,7 +41,8 @@ class Quantization:
         activation_bits: of the inputs of convolution and linear layers; the same widths.
         first_last_bits: of the first and last layer's weights.
         input_bits: of the network's input.
-        rounding: `zero` (the true gradient), `ste` (straight-through), or a function of your own.
+        rounding: `zero` (the true gradient), `ste` (straight-through), `ewgs`, `soft`, `stochastic`, or a
+            function of your own.
         weight_scale: where the scale of weights comes from: `observed` on the weight as it is, `learned` by
             gradient descent (LSQ), or `dorefa`, which bends the weight by tanh first. A learned one starts on
             about 49 of 8 bits' 255 codes: leave 8-bit layers `observed`, by name under `layers`.

@@ -64,6 +64,9 @@ def quantize(model: nn.Module, config: Quantization, example: Tensor | tuple[Any
             example is negative somewhere although `input_signed` is False.
     """
     check_model(model)
+    checkpointed = [name for name, part in model.named_modules() if hasattr(part, "is_checkpointed")]
+    if checkpointed:
+        raise ValueError(f"{checkpointed[0]} is checkpointed; call quantize before checkpoint_blocks")
     if not isinstance(config, Quantization):
         raise ValueError(f"config must be a Quantization, got {config!s:.80}")
     if any(isinstance(module, Quantizer) for module in model.modules()):

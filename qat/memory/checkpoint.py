@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -34,8 +34,11 @@ class Checkpointed(nn.Module):
 
     Raises:
         ValueError: the block is checkpointed already; in the forward, where it returns what is no tensor.
-        RuntimeError: in the forward, where the block changes its input in place.
+        RuntimeError: in the forward, where the block changes its input in place; in the backward, where a
+            parameter of the block changed since.
     """
+
+    is_checkpointed: ClassVar[bool] = True  # for `quantize`, which must come before
 
     def __new__(cls, block: nn.Module) -> Any:
         if isinstance(block, Checkpointed):
@@ -58,6 +61,8 @@ class Checkpointed(nn.Module):
         # One flat list: torch's checkpoint saves the tensors among its own arguments only.
         leaves, form = tree_flatten((args, kwargs))
         packing = TwoPasses(leaves)
+        weights = [(name, p, p._version) for name, p in self.named_parameters()]
+        empty = [(part, name) for part in self.modules() for name, b in part._buffers.items() if b is None]
         runs = 0
 
         def run(*leaves: Any) -> Any:
@@ -67,9 +72,15 @@ class Checkpointed(nn.Module):
             if runs == 1:
                 with packing.first():
                     return body(*args, **kwargs)
+            changed = [name for name, p, version in weights if p._version != version]
+            if changed:
+                raise RuntimeError(
+                    f"{self._get_name()} runs again in the backward, but its {changed[0]} changed since the "
+                    "forward; call backward before the optimizer steps or a state is loaded"
+                )
             # Copies again: with retain_graph there may be a third run.
             again = {name: buffer.clone() for name, buffer in buffers.items()}
-            with _modes(modes), packing.second(leaves):
+            with _modes(modes), _emptied(empty), packing.second(leaves):
                 return call_on(body, again, args, kwargs)
 
         versions = [x._version for x in leaves if isinstance(x, Tensor)]
@@ -156,6 +167,19 @@ def _modes(modes: dict[nn.Module, bool]) -> Iterator[None]:
     finally:
         for module, training in before.items():
             module.training = training
+
+
+@contextmanager
+def _emptied(slots: Sequence[tuple[nn.Module, str]]) -> Iterator[None]:
+    """Buffers that were None are so again; afterwards they hold what they held."""
+    before = [part._buffers[name] for part, name in slots]
+    try:
+        for part, name in slots:
+            part._buffers[name] = None
+        yield
+    finally:
+        for (part, name), buffer in zip(slots, before, strict=True):
+            part._buffers[name] = buffer
 
 
 def checkpoint_blocks(model: nn.Module, patterns: Sequence[str]) -> nn.Module:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from qat.quantizers import IntGrid
+from qat.quantizers.layout import flat
 
 CHUNK = 2**18  # elements at a time, so that what lies in between stays in the processor's cache
 
@@ -71,12 +72,12 @@ class Codes:
         """Shape: values on the grid, dense -> packed codes, uint8 or for 16 bits int16, in storage order."""
         whole = torch.int16 if self.bits == 16 else torch.int8
         if self.scale.numel() > 1:
-            index = _flat(self._index(x).to(whole))
+            index = flat(self._index(x).to(whole))
         else:
-            flat = _flat(x)
-            index = torch.empty(len(flat), dtype=whole, device=x.device)
-            for start in range(0, len(flat), CHUNK):
-                index[start : start + CHUNK] = self._index(flat[start : start + CHUNK])
+            row = flat(x)
+            index = torch.empty(len(row), dtype=whole, device=x.device)
+            for start in range(0, len(row), CHUNK):
+                index[start : start + CHUNK] = self._index(row[start : start + CHUNK])
         return index if self.bits == 16 else pack_bits(index.view(torch.uint8), self.bits)
 
     def decode(self, packed: Tensor, size: torch.Size, stride: tuple[int, ...], dtype: torch.dtype) -> Tensor:
@@ -93,9 +94,9 @@ class Codes:
         if self.scale.numel() > 1:
             self._fill(out, index.as_strided(size, stride))
             return out
-        flat = _flat(out)
-        for start in range(0, len(flat), CHUNK):
-            self._fill(flat[start : start + CHUNK], index[start : start + CHUNK])
+        row = flat(out)
+        for start in range(0, len(row), CHUNK):
+            self._fill(row[start : start + CHUNK], index[start : start + CHUNK])
         return out
 
     @property
@@ -143,13 +144,8 @@ class Bools:
 
     def encode(self, x: Tensor) -> Tensor:
         """Shape: bools, dense -> uint8, in storage order."""
-        return pack_bits(_flat(x).view(torch.uint8), 1)
+        return pack_bits(flat(x).view(torch.uint8), 1)
 
     def decode(self, packed: Tensor, size: torch.Size, stride: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         """The bools. Args: as in `Codes.decode`."""
         return unpack_bits(packed, 1, size.numel()).view(dtype).as_strided(size, stride)
-
-
-def _flat(x: Tensor) -> Tensor:
-    """The elements of a dense tensor in the order in which they are stored."""
-    return x.as_strided((x.numel(),), (1,))

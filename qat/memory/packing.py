@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 from weakref import ref
 
 import torch
@@ -15,9 +15,11 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
+from qat.gradients import ROUNDINGS
 from qat.memory.codes import Bools, Codes
 from qat.quantizers import Quantizer
 from qat.quantizers.keep_grid import keeps_grid
+from qat.quantizers.layout import is_dense
 
 Hook = Callable[[Any], Any]
 
@@ -68,35 +70,47 @@ class Packing(TorchFunctionMode):
     As a function mode it follows values through max-pooling, copies and zero padding, which keep the grid.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, outer: "Packing | None" = None) -> None:
         super().__init__()
+        self._outer = outer  # knows what a block reads that is no argument of it
         # By storage, with the version then. A weak reference also keeps the storage's address from re-use.
         self._forms: dict[StorageWeakRef, tuple[int, _Form]] = {}
         self._many = 64
+        self.closed = False
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
         output = func(*args, **kwargs)
-        if keeps_grid(getattr(func, "__name__", ""), args, kwargs):
-            self._follow(next(x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)), output)
+        name = getattr(func, "__name__", "")
+        if torch.is_grad_enabled() and keeps_grid(name, args, kwargs):
+            source = next(x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor))
+            self._follow(source, output, pads=name == "pad")
         return output
 
     def learn(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         """A hook on the forward of every module: note what quantizers give."""
-        if isinstance(module, Quantizer) and module.active and _is_dense(output):
+        # Hooks are the process's: other threads, and what saves nothing, are none of this one's business.
+        if _current() is not self or not torch.is_grad_enabled():
+            return
+        if _is_known(module) and module.active and args and _is_whole(output):
+            # torch never forgets hooks that see arguments by name, so a ReLU is not seen here.
+            if module.scale.follows and not module.training:
+                return
             with torch.no_grad(), _unseen():
                 scale = module.scale(args[0]).clone()  # the next batch will move it in place
                 zero_point = module.scale.zero_point(scale)
             self._make(output, Codes(module.grid, scale, zero_point))
 
-    def _follow(self, source: Tensor, output: Any) -> None:
+    def _follow(self, source: Tensor, output: Any, pads: bool) -> None:
         form = self.find(source)
         if form is None or not isinstance(form.codes, Codes) or form.codes.scale.numel() > 1:
             return
+        if pads and form.codes.grid.step != 1:
+            return  # 0 is no code of {-1, +1}
         for x in tree_leaves(output):
-            if isinstance(x, Tensor) and x.dtype == source.dtype and self.find(x) is None and _is_dense(x):
+            if isinstance(x, Tensor) and x.dtype == source.dtype and self.find(x) is None and _is_whole(x):
                 self._make(x, form.codes)
 
     def _make(self, x: Tensor, codes: Codes | Bools) -> _Form | None:
@@ -118,7 +132,9 @@ class Packing(TorchFunctionMode):
         if not isinstance(x, Tensor):
             return None
         version, form = self._forms.get(StorageWeakRef(x.untyped_storage()), (None, None))
-        return form if form is not None and (version, form.dtype) == (x._version, x.dtype) else None
+        if form is None:
+            return self._outer.find(x) if self._outer else None
+        return form if (version, form.dtype) == (x._version, x.dtype) else None
 
     @torch.no_grad()
     def pack(self, x: Tensor, outer: Hook | None, computed: bool) -> _Packed | _Kept:
@@ -139,7 +155,7 @@ class Packing(TorchFunctionMode):
     def _held(self, x: Tensor, computed: bool) -> tuple[_Form | None, Tensor]:
         """The form of a saved tensor and its packed codes; None and the tensor where it is not packed."""
         form = self.find(x)
-        if form is None and x.dtype == torch.bool and _is_dense(x):
+        if form is None and x.dtype == torch.bool and _is_whole(x):
             form = self._make(x, Bools())
         if form is None:
             return None, x.detach()  # with its graph it would keep itself alive
@@ -174,6 +190,18 @@ class Packing(TorchFunctionMode):
 _CURRENT: ContextVar[Packing | None] = ContextVar("packing", default=None)
 
 
+def _current() -> Packing | None:
+    # Contexts of interleaved generators close in any order: the one that is restored may be closed.
+    packing = _CURRENT.get()
+    return None if packing is None or packing.closed else packing
+
+
+def _is_known(module: nn.Module) -> TypeGuard[Quantizer]:
+    """Whether what the module gives is sure to lie on its grid: one of one's own may add what it likes."""
+    own = not isinstance(module, Quantizer) or type(module).forward is not Quantizer.forward
+    return not own and module.rounding in ROUNDINGS.values()
+
+
 @contextmanager
 def packed_activations() -> Iterator[None]:
     """Inside it, whatever autograd saves that came out of a quantizer is kept as packed codes.
@@ -182,6 +210,7 @@ def packed_activations() -> Iterator[None]:
     plus its scale, however many layers read it, also after max-pooling, flattening and zero padding, and as
     both branches of a residual block; masks take one bit. It is unpacked to the identical floats where the
     backward asks for it, so gradients are those without packing to the last bit. All else is kept as it is.
+    What a rounding or a subclass of `Quantizer` of one's own gives may be on no grid, and is not packed.
     `Checkpointed` blocks keep the codes of their input, and pack again what their second pass saves.
 
     The forward belongs inside; the backward may come after. Within other `saved_tensors_hooks` the packed
@@ -198,7 +227,10 @@ def packed_activations() -> Iterator[None]:
 @contextmanager
 def _active(packing: Packing) -> Iterator[None]:
     token = _CURRENT.set(packing)
-    hooks = [register_module_forward_pre_hook(_refuse_compiled), register_module_forward_hook(packing.learn)]
+    hooks = [
+        register_module_forward_pre_hook(_refuse_compiled),
+        register_module_forward_hook(packing.learn),
+    ]
     try:
         with packing, _hooks(packing, computed=True):
             yield
@@ -206,17 +238,18 @@ def _active(packing: Packing) -> Iterator[None]:
         for hook in hooks:
             hook.remove()
         _CURRENT.reset(token)
+        packing.closed = True
 
 
 def _refuse_compiled(module: nn.Module, args: tuple[Any, ...]) -> None:
     # By name: the class lies behind an import that takes a second.
-    if type(module).__name__ == "OptimizedModule":
+    if type(module).__name__ == "OptimizedModule" and _current() is not None:
         raise ValueError("packed_activations does not go with torch.compile; call the model uncompiled")
 
 
 def is_packing() -> bool:
     """Whether this runs inside `packed_activations`."""
-    return _CURRENT.get() is not None
+    return _current() is not None
 
 
 class TwoPasses:
@@ -229,7 +262,7 @@ class TwoPasses:
     """
 
     def __init__(self, inputs: Sequence[Any]) -> None:
-        self._packing = _CURRENT.get()
+        self._packing = _current()
         self._forms = [self._packing.find(x) if self._packing else None for x in inputs]
 
     def first(self) -> AbstractContextManager[None]:
@@ -240,7 +273,7 @@ class TwoPasses:
         """Around the second pass on the inputs, inside the hooks that take what is saved."""
         if self._packing is None:
             return nullcontext()
-        packing = Packing()
+        packing = Packing(self._packing)
         for x, form in zip(inputs, self._forms, strict=True):
             if form is not None:
                 packing.note(x, form)
@@ -261,11 +294,6 @@ def _stand_in(x: Tensor, bits: int) -> Tensor:
     return torch.zeros((), dtype=dtype, device=x.device).expand(count)
 
 
-def _is_dense(x: Tensor) -> bool:
-    """Whether the elements fill the storage, each once, in whatever order of the axes."""
-    covered = 1
-    for stride, size in sorted((t, n) for t, n in zip(x.stride(), x.shape, strict=True) if n > 1):
-        if stride != covered:
-            return False
-        covered *= size
-    return int(x.storage_offset()) == 0 and x.untyped_storage().nbytes() == covered * x.itemsize
+def _is_whole(x: Tensor) -> bool:
+    """Whether the elements fill the storage, each once."""
+    return is_dense(x) and not x.storage_offset() and x.untyped_storage().nbytes() == x.numel() * x.itemsize

@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 SMALL = 2**15  # elements below which a compiled call costs more than it saves
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 _LIMIT = 64  # compilations of one function: dtypes, one row or several, devices
+_EXACT = {"eager_numerics.division_rounding": True}  # CUDA's usual division is one bit off here and there
 End = Tensor | float
 
 
@@ -102,7 +103,9 @@ _in_use: set[str] = set()  # device types
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """One of `KERNELS`, compiled."""
     # Its stub does not know the last argument yet.
-    return torch.compile(function, dynamic=True, fullgraph=True, recompile_limit=_LIMIT)  # type: ignore[call-overload]
+    return torch.compile(  # type: ignore[call-overload]
+        function, dynamic=True, fullgraph=True, recompile_limit=_LIMIT, options=_EXACT
+    )
 
 
 @cache
@@ -140,6 +143,11 @@ def eagerly() -> Iterator[None]:
         yield
     finally:
         _in_use.update(before)
+
+
+def leave(device: torch.device) -> None:
+    """Undo `use`."""
+    _in_use.discard(device.type)
 
 
 def compile_kernels(device: torch.device | str = "cpu", track: Callable[..., Any] = iter) -> bool:

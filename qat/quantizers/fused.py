@@ -53,7 +53,8 @@ class FakeQuantizeLearned(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         x, scale = ctx.saved_tensors
-        of_x, of_scale = kernels.learned_backward(g, x, scale, *ctx.settings)
+        with torch.no_grad():  # where it would be differentiated again, it is refused below
+            of_x, of_scale = kernels.learned_backward(g, x, scale, *ctx.settings)
         name = "a quantizer with a learned scale"
         return (
             refuse_second_derivative(of_x, g, x, scale, name=name),

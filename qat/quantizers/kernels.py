@@ -10,6 +10,7 @@ from torch import Tensor
 
 from qat.gradients.masking import masked, with_bits
 from qat.quantizers import compiled
+from qat.quantizers.layout import flat, is_dense
 
 CHUNK = 2**17  # elements at a time: what lies between two operations then stays in the cache
 _KERNELS = {  # by clamps_first and relu
@@ -78,13 +79,13 @@ def backward(g: Tensor, inside: Tensor) -> Tensor:
     """`g` where `inside`, else 0. Shape: any -> the same."""
     if torch.compiler.is_compiling() or torch.is_grad_enabled():
         return masked(g, inside)
-    if compiled.takes(g) and g.stride() == inside.stride() and _is_dense(g):
-        flat = _flat(inside).view(torch.int8)
-        return _shaped(compiled.kernel(with_bits)(_flat(g)[None], flat[None]), g)
-    if g.stride() != inside.stride() or not _is_dense(g):
+    if compiled.takes(g) and g.stride() == inside.stride() and is_dense(g):
+        mask = flat(inside).view(torch.int8)
+        return _shaped(compiled.kernel(with_bits)(flat(g)[None], mask[None]), g)
+    if g.stride() != inside.stride() or not is_dense(g):
         return masked(g, inside)
     of_x = torch.empty_like(g)
-    for of_part, part, passes in zip(*(_flat(t).split(CHUNK) for t in (of_x, g, inside)), strict=True):
+    for of_part, part, passes in zip(*(flat(t).split(CHUNK) for t in (of_x, g, inside)), strict=True):
         of_part.copy_(masked(part, passes))
     return of_x
 
@@ -108,9 +109,9 @@ def learned_backward(
         of_x = torch.where(x > 0, of_x, 0.0) if relu else of_x
         return of_x, share.sum_to_size(scale.shape).to(scale.dtype)
     rows = _rows(x, scale)
-    if rows is not None and g.stride() == x.stride() and _is_dense(g):
+    if rows is not None and g.stride() == x.stride() and is_dense(g):
         run = compiled.kernel(compiled.learned_relu if relu else compiled.learned)
-        of_x, share = run(_flat(g.detach()).view(rows, -1), *_operands(x, scale, low, high, rows))
+        of_x, share = run(flat(g.detach()).view(rows, -1), *_operands(x, scale, low, high, rows))
         return _shaped(of_x, x), share.view(scale.shape)
     of_x, shares = torch.empty_like(x), []
     for part, of_part, of_value in _parts(scale, x, of_x, g):
@@ -131,15 +132,15 @@ def _parts(scale: Tensor, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     """The same pieces of some tensors, small enough for the cache where it can be; else they themselves."""
     x = tensors[0]
     whole = scale.numel() > 1 or x.numel() <= CHUNK
-    if whole or not all(_is_dense(t) and t.stride() == x.stride() for t in tensors):
+    if whole or not all(is_dense(t) and t.stride() == x.stride() for t in tensors):
         yield tensors
     else:
-        yield from zip(*(_flat(t).split(CHUNK) for t in tensors), strict=True)
+        yield from zip(*(flat(t).split(CHUNK) for t in tensors), strict=True)
 
 
 def _rows(x: Tensor, scale: Tensor) -> int | None:
     """The rows of the matrix that the compiled kernels get, one for each scale; None: they do not take it."""
-    if not compiled.takes(x) or not _is_dense(x):
+    if not compiled.takes(x) or not is_dense(x):
         return None
     rows = scale.numel()
     outermost = rows == 1 or (scale.shape[:1] == x.shape[:1] == (rows,) and x.stride(0) * rows == x.numel())
@@ -148,24 +149,9 @@ def _rows(x: Tensor, scale: Tensor) -> int | None:
 
 def _operands(x: Tensor, scale: Tensor, low: int, high: int, rows: int) -> tuple[Tensor, ...]:
     ends = (compiled.constant(end, x.device) for end in (low, high))
-    return _flat(x.detach()).view(rows, -1), scale.detach().view(rows, 1), *ends
-
-
-def _flat(x: Tensor) -> Tensor:
-    """The elements of a dense tensor in the order in which they are stored."""
-    return x.as_strided((x.numel(),), (1,))
+    return flat(x.detach()).view(rows, -1), scale.detach().view(rows, 1), *ends
 
 
 def _shaped(matrix: Tensor, like: Tensor) -> Tensor:
     """The stored elements of a matrix in the shape and strides of another tensor."""
     return matrix.as_strided(like.shape, like.stride())
-
-
-def _is_dense(x: Tensor) -> bool:
-    """Whether the elements lie side by side, each once, in whatever order of the axes."""
-    covered = 1
-    for stride, size in sorted((t, n) for t, n in zip(x.stride(), x.shape, strict=True) if n > 1):
-        if stride != covered:
-            return False
-        covered *= size
-    return x.numel() == covered

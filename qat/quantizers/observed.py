@@ -40,6 +40,7 @@ class ObservedScale(Scale):
         self.high = high
         self.observer = OBSERVERS[observer]
         self.passes_outside = self.observer.passes_outside
+        self.follows = self.observer.share is None
         self.axis = axis
         self.register_buffer("value", torch.ones(shape))
         self.register_buffer("batches", torch.zeros((), dtype=torch.int64))
@@ -78,7 +79,7 @@ class ObservedScale(Scale):
     @torch.no_grad()
     def forward(self, x: Tensor) -> Tensor:
         """The scale for `x`. Shape: any -> the scale's."""
-        if self.observer.share is None and not self.training:
+        if self.follows and not self.training:
             new = self.measure(x)
             return torch.where(new.isfinite() & ~self.frozen, new, self.value)
         return self.value

@@ -49,6 +49,7 @@ class PowerOfTwo(Scale):
         self.inner = inner
         self.clamps_first = inner.clamps_first
         self.passes_outside = inner.passes_outside
+        self.follows = inner.follows
 
     @property
     def plain(self) -> bool:

@@ -70,7 +70,7 @@ class Quantizer(nn.Module):
             return x.relu() if relu else x
         if self.training:
             self.observe(x, relu)
-        if self._is_fused():
+        if self._is_fused() and not (relu and self.scale.follows):
             return self._fused(x, relu)
         steps, scale, _ = self._steps(x.relu() if relu else x)
         value: Tensor = Multiply.apply(steps, scale)

@@ -20,12 +20,14 @@ class Scale(nn.Module):
 
     Class attributes: `clamps_first`: codes are limited to the grid before they are rounded, so that "inside"
     means `low <= x / scale <= high`. `passes_outside`: the gradient of x passes beyond the ends, too.
+    `follows`: in eval mode the scale is that of the tensor at hand.
 
     Buffers: `frozen`, bool: whether `observe` moves nothing.
     """
 
     clamps_first: bool = False
     passes_outside: bool = False
+    follows: bool = False
     frozen: Tensor
 
     def __init__(self) -> None:

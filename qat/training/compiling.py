@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from qat.data.progress import tracked
 from qat.quantizers import Quantizer, compile_kernels
+from qat.quantizers.compiled import leave
 
 LONG = 5e8  # numbers that go into the network over a run; below, compiling takes longer than it saves
 
@@ -38,12 +39,15 @@ class Graph:
 def prepare_kernels(network: nn.Module, trainer: Trainer, device: torch.device, elements: int) -> None:
     """Compile the quantizers' kernels if this run is long enough for that, or QAT_COMPILE=1 asks for it.
 
+    Otherwise they run eagerly, whatever ran before in this process: a run's bits are its own.
+
     Args:
         network: whose quantizers they are.
         trainer: knows how many steps there will be, and of how many images.
         device: of the network.
         elements: of one image.
     """
+    leave(device)
     if not any(isinstance(part, Quantizer) for part in network.modules()):
         return
     # Before the loaders are asked for: the trainer sets them up where it is asked for its steps.

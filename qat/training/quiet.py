@@ -18,5 +18,7 @@ def quiet() -> None:
     """Silence Lightning's informative log (tips, device lists) and the warnings above."""
     for name in ("lightning.pytorch", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.WARNING)
+    # It warns of every machine that has CUDA's tools, but no GPU.
+    logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
     for message in NOT_APPLICABLE:
         warnings.filterwarnings("ignore", message=message)

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor, nn
 
+from qat import Quantization, quantize
 from qat.export import CSource, IntegerModel, write_c
 
 needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no gcc on this machine")
@@ -28,6 +30,34 @@ int main(void) {
   return 0;
 }
 """
+
+
+class ReadTwice(nn.Module):
+    """The first sum is read by two rescalings, by one of them together with another sum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(1, 4, 3, padding=1), nn.Conv2d(4, 4, 3, padding=1)
+        self.pool, self.relu, self.last = nn.AdaptiveAvgPool2d(1), nn.ReLU(), nn.Linear(4, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x)
+        x = self.second(x) + x
+        return self.last(torch.flatten(self.pool(self.relu(x)), 1))  # type: ignore[no-any-return]
+
+
+class Unread(nn.Module):
+    """A convolution runs whose output nobody reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.unread, self.relu = nn.Conv2d(1, 2, 3), nn.Conv2d(2, 2, 1), nn.ReLU()
+        self.last = nn.Linear(72, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x)
+        self.unread(x)
+        return self.last(torch.flatten(self.relu(x), 1))  # type: ignore[no-any-return]
 
 
 def run_c(folder: Path, codes: Any, options: list[str]) -> Any:
@@ -64,6 +94,20 @@ def test_it_gives_the_integers_of_the_reference(
     expected = integers(codes)
     assert np.array_equal(found[:, 1:], expected)
     assert np.array_equal(found[:, 0], expected.argmax(axis=1))
+
+
+@needs_gcc
+@pytest.mark.parametrize("build", [ReadTwice, Unread])
+def test_a_sum_that_is_read_twice_or_never(build: type[nn.Module], tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = quantize(build(), Quantization(), torch.rand(4, 1, 8, 8))
+    model(torch.rand(8, 1, 8, 8))
+    integers = IntegerModel(model, (1, 8, 8))
+    write_c(integers, tmp_path / "model.c")
+    images = torch.rand(20, 1, 8, 8)
+    codes = integers.codes(images)
+    assert np.array_equal(run_c(tmp_path, codes, SANITIZE)[:, 1:], integers(codes))
+    assert integers.compare(images).predictions == 0
 
 
 def test_no_heap_no_floats_no_library(trained: Any, tmp_path: Path) -> None:

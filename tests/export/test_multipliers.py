@@ -81,3 +81,19 @@ def test_averages_of_different_sizes_do_not_add() -> None:
     terms = tuple(Term(0, np.ones(1), np.ones(1), divisor=d) for d in (4, 9))
     with pytest.raises(ValueError, match="averages over different numbers"):
         multipliers(Sum((1, 1, 1), terms, np.zeros(1)), 1.0)
+
+
+@pytest.mark.parametrize("divisor", [9, 25, 49, 841])
+def test_a_tiny_unit_beside_an_average_over_an_odd_number(divisor: int) -> None:
+    unit = np.array([1e-9, 0.37])
+    numbers = multipliers(one(list(unit), [0.3, 0.3], divisor, bound=2.0**16), 0.01)
+    assert all(numbers.divisor << int(shift) < 2**62 for shift in numbers.shift)
+    for total in (-60_000, -1, 0, 1, 60_000):
+        expected = (total * unit / divisor + 0.3) / 0.01
+        assert np.abs(rescaled(numbers, [[total, total]]) - expected).max() <= 0.5 + 1e-4
+
+
+def test_the_reader_holds_what_c_holds() -> None:
+    numbers = Multipliers(np.array([[1]]), np.array([0]), 0, np.array([59]), 9, True)  # 9 * 2^59 > 2^62
+    assert rescaled(numbers, [[9 * 2**58 + 1]]).tolist() == [1]
+    assert rescaled(numbers, [[9 * 2**58]]).tolist() == [0]

@@ -102,6 +102,19 @@ def test_odd_widths_run_with_and_without_optimisations(
     assert done.on.same_class >= 0.95 * len(images)
 
 
+def test_narrow_codes_never_reach_an_integer_convolution_of_the_optimiser(
+    trained: Any, tmp_path: Path
+) -> None:
+    layers = {
+        "blocks.0.*": {"weight_bits": 2, "activation_bits": 8},
+        "blocks.1.*": {"weight_bits": 8, "activation_bits": 2},
+        "blocks.2.*": {"weight_bits": 8, "activation_bits": 4},
+    }
+    model, images = trained("resnet8", deployable=True, layers=layers)
+    done = verify(model, export_onnx(model, images[:2], tmp_path / "model.onnx"), images)
+    assert done.on.equal == done.off.equal == len(images)
+
+
 def test_fold_takes_batchnorm_into_the_scales(trained: Any, tmp_path: Path) -> None:
     model, images = trained("small_cnn")
     model.blocks[1].bn.weight.data[0] = -0.5  # its sign goes into the codes

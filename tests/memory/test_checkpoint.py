@@ -298,6 +298,52 @@ class Nested(nn.Module):
         return self.fc(xs[0] * more["y"]).tanh() * (2 if debug else 1), {"x": xs[0]}
 
 
+@pytest.mark.parametrize("within", [nullcontext, packed_activations])
+def test_weights_that_changed_before_the_backward_are_told(within: Any) -> None:
+    block = Checkpointed(nn.Sequential(nn.Linear(2, 2), nn.Tanh()))
+    optimizer = torch.optim.SGD(block.parameters(), lr=0.5)
+    with within():
+        first, second = block(torch.rand(2, 2)).sum(), block(torch.rand(2, 2)).sum()
+    first.backward()
+    optimizer.step()
+    with pytest.raises(RuntimeError, match=r"runs again in the backward, but its 0\.weight changed since"):
+        second.backward()
+
+
+class Lazy(nn.Module):
+    """Fills a buffer in its first forward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(2, 2)
+        self.register_buffer("mean", None)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.mean is None:
+            self.mean = x.detach().mean()
+            return self.linear(2 * x)
+        return self.linear(x - self.mean)
+
+
+def test_a_buffer_that_the_first_pass_fills_is_empty_for_the_second() -> None:
+    results = []
+    for wrap in (lambda block: block, Checkpointed):
+        torch.manual_seed(0)
+        block = wrap(Lazy())
+        for _ in range(2):
+            block(torch.rand(2, 2)).square().sum().backward()
+        results.append([block.linear.weight.grad, block.mean])
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+
+
+def test_quantizing_comes_before_checkpointing() -> None:
+    model = checkpoint_blocks(ResNet8(), ["blocks.*"])
+    with pytest.raises(
+        ValueError, match=r"blocks\.0 is checkpointed; call quantize before checkpoint_blocks"
+    ):
+        quantize(model, Quantization(), torch.zeros(2, 3, 32, 32))
+
+
 class Returns(nn.Module):
     def __init__(self, extra: Any) -> None:
         super().__init__()

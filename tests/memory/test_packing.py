@@ -2,7 +2,8 @@
 
 import copy
 import gc
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -12,7 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
 
-from qat import Quantization, checkpoint_blocks, packed_activations, quantize, saved_bytes
+from qat import Checkpointed, Quantization, checkpoint_blocks, packed_activations, quantize, saved_bytes
+from qat.memory.packing import is_packing
 from qat.models import ResNet8, SmallCNN
 from qat.quantizers import IntGrid, ObservedScale, Quantizer
 
@@ -244,6 +246,107 @@ def test_values_scaled_or_padded_with_others_are_kept_as_they_are() -> None:
             y.sum().backward()
             results.append(model.weight.grad)
         assert torch.equal(*results)
+
+
+def test_zeros_are_not_on_the_grid_of_one_signed_bit() -> None:
+    for pads in [nn.ZeroPad2d(1), nn.ReflectionPad2d(1)]:
+        one_bit = Quantizer(IntGrid(1), ObservedScale(1, "ema"))
+        model = nn.Sequential(one_bit, pads, nn.Conv2d(2, 2, 3))
+        x = torch.randn(1, 2, 6, 6)
+        results = []
+        for within in (nullcontext, packed_activations):
+            model.zero_grad()
+            one_bit.scale.batches.zero_()
+            with within():
+                y = model(x)
+            y.square().sum().backward()
+            results.append(model[2].weight.grad.clone())
+        assert torch.equal(*results)
+
+
+def test_inference_mode_and_other_threads_are_left_alone() -> None:
+    model, x = residual(CONFIGS["observed"]), batches(1)[0]
+    errors: list[Exception] = []
+
+    def infer() -> None:
+        try:
+            with torch.inference_mode():
+                model(x)
+        except Exception as error:
+            errors.append(error)
+
+    with packed_activations():
+        infer()
+        thread = threading.Thread(target=infer)
+        thread.start()
+        thread.join()
+    assert errors == []
+
+
+class Captures(nn.Module):
+    """Reads a tensor that is none of its arguments."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.seen = nn.Linear(16, 16), [torch.zeros(())]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(x) * self.seen[0]
+
+
+def test_a_checkpointed_block_that_reads_more_than_its_arguments() -> None:
+    results = []
+    for within in (nullcontext, packed_activations):
+        torch.manual_seed(0)
+        block, made = Checkpointed(Captures()), quantizer()
+        x = torch.rand(4, 16, requires_grad=True)
+        with within():
+            block.seen[0] = made(x)
+            y = block(made(x * 2)).sum()
+        y.backward()
+        results.append(block.linear.weight.grad)
+    assert torch.equal(*results)
+
+
+def noisy(v: Tensor) -> Tensor:
+    return v + (torch.rand_like(v) - 0.5)
+
+
+class Noisy(Quantizer):
+    def forward(self, x: Tensor, relu: bool = False) -> Tensor:
+        return super().forward(x, relu) + 0.01 * torch.rand_like(x)
+
+
+@pytest.mark.parametrize("checkpointed", [False, True])
+@pytest.mark.parametrize("of_ones_own", ["rounding", "subclass"])
+def test_what_may_be_on_no_grid_is_not_packed(of_ones_own: str, checkpointed: bool) -> None:
+    def make(checkpointed: bool) -> nn.Module:
+        model = small(Quantization(rounding=noisy if of_ones_own == "rounding" else "ste"), checkpointed)
+        for module in model.modules():
+            if isinstance(module, Quantizer) and of_ones_own == "subclass":
+                module.__class__ = Noisy
+        return model
+
+    assert_same(run(make(checkpointed), packed_activations, steps=3), run(make(False), nullcontext, steps=3))
+
+
+def test_contexts_may_close_in_any_order() -> None:
+    def steps() -> Iterator[None]:
+        with packed_activations():
+            yield
+            yield
+
+    first, second = steps(), steps()
+    next(first)
+    next(second)
+    first.close()
+    second.close()
+    assert not is_packing()
+
+
+def test_a_quantizer_called_by_keyword() -> None:
+    with packed_activations():
+        assert quantizer()(x=torch.rand(4, 4, requires_grad=True)).shape == (4, 4)
 
 
 def test_a_value_changed_in_place_is_no_longer_on_the_grid() -> None:

@@ -126,6 +126,23 @@ def test_not_a_number_and_infinities_pass_as_in_the_composition(scale, relu: boo
     assert torch.equal(a.grad, b.grad)
 
 
+@pytest.mark.parametrize("count", [100, 2**17 + 100])
+def test_second_derivatives_of_a_learned_scale_are_refused_at_any_size(count: int) -> None:
+    x = torch.rand(count, requires_grad=True)
+    y = Quantizer(IntGrid(4), LearnedScale(7))(x)
+    (g,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="a quantizer with a learned scale has no second derivative"):
+        g.sum().backward()
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_scale_that_follows_the_tensor_follows_it_after_the_relu(training: bool) -> None:
+    quantizer = Quantizer(IntGrid(2, signed=False), ObservedScale(3, "max")).train(training)
+    x = torch.tensor([-9.0, 1.0, 2.0, 3.0])
+    assert torch.equal(quantizer(x, relu=True), quantizer(x.relu()))
+    assert quantizer(x, relu=True).tolist() == [0, 1, 2, 3]
+
+
 def test_an_infinite_gradient_outside_the_grid_does_not_become_nan() -> None:
     x = torch.tensor([9.0, 0.1], requires_grad=True)
     quantizer = Quantizer(IntGrid(2), ObservedScale(1, "ema")).eval()

@@ -21,6 +21,7 @@ def test_a_small_study(
     # Six processes would take longer than all the rest; tests/studies/memory/test_process.py starts them.
     monkeypatch.setattr(study, "growth", lambda _case, _name, size: Growth(10**6 * size, 10**5 * size))
     monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("QAT_COMPILE", "0")
     monkeypatch.chdir(tmp_path)
     arguments = ["--model", "resnet8", "--image", "3", "8", "8", "--batch", "4", "--rounds", "3"]
     arguments += ["--scale", "learned", "--depth", "1", "2", "--budget", "1GB"]
@@ -29,6 +30,7 @@ def test_a_small_study(
     out, _ = capsys.readouterr()
     lines = out.splitlines()
     assert lines[0].startswith("resnet8, 4 images of 3x8x8, 4 bits, learned scales; ")
+    assert "kernels eager" in out
     assert max(map(len, lines)) <= 80
     for name in MODES:
         assert sum(re.match(rf" {re.escape(name)} +[\d.]", line) is not None for line in lines) == 3

@@ -9,6 +9,7 @@ from lightning import Trainer
 from torch.utils.data import DataLoader, TensorDataset
 
 from qat import Quantization
+from qat.quantizers import compiled
 from qat.training.classifier import Classifier
 from qat.training.compiling import LONG
 from qat.training.health import Health
@@ -52,12 +53,12 @@ def test_a_compiled_run_is_the_eager_one_and_compiles_once(checkpoint: list[str]
     for compile_ in (False, True):
         torch.manual_seed(3)
         results.append(trained(Classifier(**SMALL, checkpoint=checkpoint, compile=compile_)))
-    (eager, losses), (compiled, others) = results
+    (eager, losses), (graph, others) = results
     # In a graph convolutions may see other strides, and then add in another order.
     assert losses == pytest.approx(others, rel=1e-3)
     counters = [name for name, x in eager.items() if not x.is_floating_point()]
     assert any("batches" in name for name in counters)
-    assert all(torch.equal(eager[name], compiled[name]) for name in counters)
+    assert all(torch.equal(eager[name], graph[name]) for name in counters)
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
 
 
@@ -102,3 +103,11 @@ def test_kernels_are_compiled_for_long_runs_of_quantized_networks(
     with pytest.raises(EnoughError):
         trainer.fit(classifier, DataLoader(data, 4), DataLoader(data, 4))
     assert len(calls) == expected
+    assert not compiled._in_use  # whatever ran before
+
+
+def test_a_short_run_is_eager_whatever_ran_before() -> None:
+    compiled.use(torch.device("cpu"))
+    torch.manual_seed(3)
+    trained(Classifier(**SMALL))
+    assert not compiled._in_use

@@ -20,6 +20,9 @@ from qat.comparison.report.settings import ABSENT
 from qat.comparison.report.spread import short
 from qat.comparison.report.widths import at_width, short_bits, widths
 
+NARROW = 80  # columns of a terminal
+GAP = 3  # columns around each of the table's
+
 
 def summary(results: list[Result]) -> tuple[list[str], list[list[str]]]:
     """Header and rows of the table; the setups' names are marked as code."""
@@ -77,18 +80,21 @@ def comparison_table(results: list[Result]) -> Table:
         blocks = _blocks(results, several)
         rows = [row for block in blocks for row in block]
     table = Table(box=box.SIMPLE_HEAD)
+    sizes = [max(len(row[column].strip("`")) for row in rows) for column in range(len(header))]
+    wide = sum(max(len(title), size) + GAP for title, size in zip(header, sizes, strict=True))
     for column, title in enumerate(header):
-        # In a narrow terminal the titles wrap, the values stay whole.
-        width = max(len(row[column].strip("`")) for row in rows)
         side: JustifyMethod = "left" if column == 0 else "right"
-        table.add_column(
-            title, justify=side, min_width=width, no_wrap=bool(several) and width >= len(title) - 1
-        )
+        # Where the terminal may be too narrow the titles take two lines: the values must stay whole.
+        table.add_column(_in_two_lines(title) if wide > NARROW else title, justify=side, no_wrap=True)
     for block in blocks:
         for row in block:
             table.add_row(Text(row[0].strip("`")), *row[1:])
         table.add_section()
     return table
+
+
+def _in_two_lines(title: str) -> str:
+    return title.replace(" / ", " /\n") if " / " in title else title.replace(" ", "\n", 1)
 
 
 def _blocks(results: list[Result], several: list[Width]) -> list[list[list[str]]]:

@@ -37,4 +37,4 @@ class Candidate:
         """Why it cannot run here, with the remedy; empty where it can."""
         if self.package is None or find_spec(self.package) is not None:
             return ""
-        return f'{self.package} is not installed: pip install "qat[bench]"'
+        return f'{self.package} is not installed: python -m pip install --editable ".[bench]"'

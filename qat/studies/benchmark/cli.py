@@ -21,6 +21,7 @@ from qat.training.cli import leave
 from qat.training.messages import one_line
 from qat.training.output import check_writable
 from qat.training.parser import OneLineParser
+from qat.training.quiet import quiet
 from qat.training.result import write_json
 
 SCHEMA = 1
@@ -32,6 +33,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     Raises:
         SystemExit: 1 where a candidate failed, 2 on bad input, 130 when stopped with Ctrl-C.
     """
+    quiet()
     args = _parser().parse_args(None if argv is None else list(argv))
     try:
         settings = _settings(args)

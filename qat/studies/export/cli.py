@@ -1,22 +1,35 @@
 """The command line of the export: a run as ONNX, npz or C, compared with what was trained."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from rich.console import Console
 from torch import Tensor, nn
 
-from qat.export import IntegerModel, Verification, export_onnx, verify, write_c, write_npz
+from qat.export import (
+    IntegerAgreement,
+    IntegerModel,
+    Verification,
+    export_onnx,
+    verify,
+    write_c,
+    write_npz,
+)
+from qat.export.whole_file import check_folder, write_whole
 from qat.names import unknown_name
 from qat.studies.export.size_table import size_columns, size_table
 from qat.studies.export.trained_run import TrainedRun, load_run
+from qat.studies.export.written import COMPILERS, c_logits, find_compiler, npz_logits
 from qat.training.cli import BAD_INPUT, leave
 from qat.training.messages import one_line
 from qat.training.parser import OneLineParser
 from qat.training.quiet import quiet
 
 FORMATS = {"onnx": "model.onnx", "npz": "model.npz", "c": "model.c"}  # and what the file is called by default
+C_IMAGES = 1000  # of the test set, that the compiled C runs on
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -69,14 +82,14 @@ def _export(args: Any) -> None:
 
 def _onnx(run: TrainedRun, images: Tensor, labels: Tensor, out: Path, args: Any) -> None:
     model = _network(run)
-    export_onnx(model, images[:2], out, opset=args.opset, fold=args.fold, run=str(run.ckpt))
-    done = verify(model, out, images)
-    if done.unexplained:
-        out.unlink()
-        raise ValueError(
-            f"the file does not compute what was trained: {len(done.unexplained)} images differ, not by a "
-            f"tie, the first in {done.unexplained[0].layer or 'the output'}; nothing is kept"
-        )
+    with _draft(out) as draft:
+        export_onnx(model, images[:2], draft, opset=args.opset, fold=args.fold, run=str(run.ckpt))
+        done = verify(model, draft, images)
+        if done.unexplained:
+            raise ValueError(
+                f"the file does not compute what was trained: {len(done.unexplained)} images differ, not by "
+                f"a tie, the first in {done.unexplained[0].layer or 'the output'}; nothing is kept"
+            )
     print(f"written to {out}: {out.stat().st_size:,} bytes, opset {args.opset}")
     print(f"onnxruntime, optimisations off: {done.off}")
     print(f"onnxruntime, optimisations on:  {done.on}")
@@ -96,25 +109,66 @@ def _traced(done: Verification) -> str:
 
 def _integers(run: TrainedRun, images: Tensor, labels: Tensor, out: Path, kind: str) -> None:
     model = IntegerModel(_network(run), tuple(images.shape[1:]))  # type: ignore[arg-type]
-    if kind == "c":
-        source = write_c(model, out)
-        print(f"written to {out}: {out.stat().st_size:,} bytes of C")
+    with _draft(out) as draft:
+        source = write_c(model, draft) if kind == "c" else None
+        if source is None:
+            write_npz(model, draft)
+        done = model.compare(images)
+        differ = sum(differ for differ, _ in done.codes.values())
+        if model.program.is_exact and (differ or done.logits.equal < len(images)):
+            raise ValueError(
+                f"the integers must equal what was trained, but {len(images) - done.logits.equal} images and "
+                f"{differ} codes differ; nothing is kept"
+            )
+        ran = _run_npz(model, draft, images, done) if source is None else _run_c(model, draft, images, done)
+    print(f"written to {out}: {out.stat().st_size:,} bytes")
+    if source is not None:
         print(
             f"flash {source.flash:,} bytes ({source.weights:,} of weights) and code, RAM {source.ram:,} bytes"
         )
-    else:
-        write_npz(model, out)
-        print(f"written to {out}: {out.stat().st_size:,} bytes; python qat/export/reader.py runs it")
-    done = model.compare(images)
+    print(ran)
     accuracy = float((done.classes == labels.numpy()).mean())
     print(f"integers, {100 * accuracy:.2f} % right: {done.logits}")
-    for layer, (differ, total) in done.codes.items():
-        if differ:
-            print(f"  codes that differ in {layer}: {differ:,} of {total:,}")
-    if not any(differ for differ, _ in done.codes.values()):
+    for layer, (wrong, total) in done.codes.items():
+        if wrong:
+            print(f"  codes that differ in {layer}: {wrong:,} of {total:,}")
+    if not differ:
         print("  no code differs")
     widest = max(model.accumulators, key=lambda one: one.largest)
     print(f"  no sum exceeds {widest.largest:,} ({widest.layer}); an int32 holds 2,147,483,647")
+
+
+def _run_npz(model: IntegerModel, file: Path, images: Tensor, done: IntegerAgreement) -> str:
+    _check_file(npz_logits(file, model.codes(images)), done)
+    return f"read back by qat/export/reader.py: equal to the integers on all {len(images):,} test images"
+
+
+def _run_c(model: IntegerModel, file: Path, images: Tensor, done: IntegerAgreement) -> str:
+    compiler = find_compiler()
+    if compiler is None:
+        return f"not compiled and not run: there is none of {', '.join(COMPILERS)} on this machine"
+    codes = model.codes(images[:C_IMAGES]) - model.program.steps[0].settings["low"]
+    _check_file(c_logits(compiler, file, codes, done.integers.shape[1]), done)
+    return f"compiled by {Path(compiler).name} and run: equal to the integers on {len(codes):,} test images"
+
+
+def _check_file(logits: Any, done: IntegerAgreement) -> None:
+    differ = int((logits != done.integers[: len(logits)]).any(axis=1).sum())
+    if differ:
+        raise ValueError(
+            f"the file does not compute the integers: {differ} of {len(logits)} images differ; "
+            "nothing is kept"
+        )
+
+
+@contextmanager
+def _draft(out: Path) -> Iterator[Path]:
+    """A place to write the file and try it; it takes its final name when nothing was raised."""
+    check_folder(out)
+    with TemporaryDirectory() as folder:
+        draft = Path(folder) / out.name
+        yield draft
+        write_whole(out, draft.read_bytes())
 
 
 def _network(run: TrainedRun) -> nn.Module:

@@ -9,7 +9,9 @@ from jsonargparse import Namespace
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from qat.data.progress import tracked
 from qat.models import MODELS
+from qat.quantizers import compile_kernels
 from qat.studies.memory.budget import parse_bytes
 from qat.studies.memory.case import Case
 from qat.studies.memory.depth import check_depths
@@ -40,7 +42,7 @@ def _parser() -> OneLineParser:
     add("--scale", type=Literal["observed", "learned"], default=Case.scale, help=text)
     text = "Globs over the names of blocks to recompute; default: stem and blocks.*, where there are such."
     add("--checkpoint", type=str, nargs="+", default=[], help=text)
-    add("--rounds", type=int, default=11, help="Steps of each mode; the first is not timed.")
+    add("--rounds", type=int, default=11, help="Steps of each mode, at least 3; the first is not timed.")
     add("--depth", type=int, nargs="+", default=[], help="Also count stacks of so many residual blocks.")
     text = "Also find the largest batch of each mode that fits into so much memory, as in 2GB."
     add("--budget", type=str | None, default=None, help=text)
@@ -63,8 +65,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     except BAD_INPUT as error:
         leave(f"error: {one_line(error)}", 2)
     try:
+        compiled = compile_kernels(
+            case.device, lambda kernels: tracked(kernels, "compiling kernels", after=0)
+        )
         study = _run(case, args.rounds, args.depth, budget)
-        files = write_report(study, Path(args.out))
+        files = write_report(study, compiled, Path(args.out))
     except OSError as error:  # a full disk, a process that failed; all else is a bug
         leave(f"error: {one_line(error)}", 2)
     except RuntimeError as error:
@@ -73,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise
     except KeyboardInterrupt:
         leave("stopped; nothing is written", 130)
-    _show(study)
+    _show(study, compiled)
     for file in files:
         print(f"written to {file}")
     different = [name for name, row in study.rows.items() if row.steps.identical is False]
@@ -122,13 +127,13 @@ def _run(case: Case, rounds: int, depths: Sequence[int], budget: int | None) -> 
         return run_study(case, rounds, depths, budget, advance)
 
 
-def _show(study: Study) -> None:
+def _show(study: Study, compiled: bool) -> None:
     case, found = study.case, versions()
     console = Console(highlight=False)
     shape = "x".join(map(str, case.image))
     console.print(
         f"{case.model}, {case.batch} images of {shape}, {case.bits} bits, {case.scale} scales; "
-        f"{found['machine']}, torch {found['torch']}"
+        f"{found['machine']}, torch {found['torch']}, kernels {'compiled' if compiled else 'eager'}"
     )
     console.print(modes_table(study.rows))
     if study.budget:

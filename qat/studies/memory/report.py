@@ -13,8 +13,13 @@ from qat.training.result import versions, write_json
 SCHEMA = 1
 
 
-def write_report(study: Study, out: Path) -> list[Path]:
+def write_report(study: Study, compiled: bool, out: Path) -> list[Path]:
     """Write the files into `out`, and take away those of an earlier study that this one has not.
+
+    Args:
+        study: what was measured.
+        compiled: whether the steps were timed with compiled kernels.
+        out: the folder.
 
     Returns:
         What was written.
@@ -26,7 +31,7 @@ def write_report(study: Study, out: Path) -> list[Path]:
         "budget.png": budget_figure(study.budget) if study.budget else None,
     }
     written = [out / "memory.json"]
-    write_json(written[0], {"schema": SCHEMA, "versions": versions(), **asdict(study)})
+    write_json(written[0], {"schema": SCHEMA, "versions": versions(), "compiled": compiled, **asdict(study)})
     for name, figure in figures.items():
         if figure is None:
             (out / name).unlink(missing_ok=True)

@@ -49,7 +49,7 @@ def test_a_name_is_not_markup(result_of):
 
 def test_values_stay_whole_in_a_narrow_terminal(result_of):
     console = Console(file=io.StringIO(), width=80)
-    results = [result_of(name, seed=seed) for name in ("zero", "checkpointed") for seed in (0, 1)]
+    results = [result_of(name, seed=seed) for name in ("zero", "packed_checkpointed") for seed in (0, 1)]
     console.print(comparison_table(results))
     lines = console.file.getvalue().splitlines()
     assert max(map(len, lines)) <= 80

@@ -38,7 +38,9 @@ def test_what_is_missing_or_fails_leaves_the_others_alone() -> None:
     calls: list[str] = []
     absent = noting("absent", calls, package="no_such_package")
     timings = measure([absent, Candidate("broken", fail), noting("good", calls)], 2, CPU, lambda text: None)
-    assert timings[0].missing == 'no_such_package is not installed: pip install "qat[bench]"'
+    assert (
+        timings[0].missing == 'no_such_package is not installed: python -m pip install --editable ".[bench]"'
+    )
     assert timings[1].error == "ValueError: first line"
     assert [len(timing.seconds) for timing in timings] == [0, 0, 2]
     assert set(calls) == {"good"}

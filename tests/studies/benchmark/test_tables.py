@@ -18,7 +18,7 @@ from qat.studies.benchmark.tables import (
 from qat.studies.benchmark.timing import Timing
 from qat.studies.benchmark.writing import for_terminal
 
-MISSING = 'brevitas is not installed: pip install "qat[bench]"'
+MISSING = 'brevitas is not installed: python -m pip install --editable ".[bench]"'
 
 
 def lines(table: Figures) -> list[str]:

@@ -1,5 +1,6 @@
 """The command line of the export, on a run as train.py leaves it."""
 
+import pkgutil
 import shutil
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import torch
 from qat.export import reader
 from qat.studies.export import main
 from qat.studies.export.trained_run import load_run
+from qat.studies.export.written import find_compiler
 from qat.training import cli as training
 from qat.training.classifier import Classifier
 
@@ -53,6 +55,8 @@ def test_npz_and_c(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert f"written to {out}" in text
         assert "same class 1000 of 1000, within 1e-4 1000, equal 1000, largest difference 0" in text
         assert "no code differs" in text
+        assert ("read back" if name == "npz" else "compiled") in text
+        assert "equal to the integers on " in text or shutil.which("cc") is None
     assert "flash" in text
     assert "RAM" in text
     steps, arrays = reader.load("a.npz")
@@ -63,6 +67,45 @@ def test_npz_and_c(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
         expected = model.classifier(images[:50]).numpy()
     found = reader.run(steps, arrays, codes[:50])[-1].reshape(50, 10) * steps[-1]["scale"]
     assert np.array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong", "message"),
+    [
+        ("npz", "qat.export.npz.packed_weight", "the file does not compute the integers: "),
+        ("c", "qat.export.c_steps.packed_weight", "the file does not compute the integers: "),
+        ("npz", "qat.export.reader.conv", "the integers must equal what was trained, but "),
+    ],
+)
+def test_a_wrong_file_is_not_kept(
+    kind: str,
+    wrong: str,
+    message: str,
+    run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if kind == "c" and find_compiler() is None:
+        pytest.skip("there is no C compiler on this machine")
+    right = pkgutil.resolve_name(wrong)
+    spoilt = (lambda *a: right(*a) + 1) if wrong.endswith("conv") else (lambda *a: right(*a)[::-1])
+    monkeypatch.setattr(wrong, spoilt)
+    (tmp_path / "model").write_bytes(b"of before")
+    with pytest.raises(SystemExit) as stop:
+        main([str(run), "--format", kind, "--out", "model"])
+    assert stop.value.code == 2
+    assert message in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    assert (tmp_path / "model").read_bytes() == b"of before"
+
+
+def test_without_a_compiler_it_says_so(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    main([str(run), "--format", "c"])
+    assert "not compiled and not run: there is none of cc, gcc, clang" in capsys.readouterr().out
 
 
 def test_sizes(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

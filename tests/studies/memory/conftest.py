@@ -10,6 +10,11 @@ from qat.studies.memory.steps import Steps
 from qat.studies.memory.study import Row, Study
 
 
+@pytest.fixture(autouse=True)
+def _eagerly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QAT_COMPILE", "0")  # compiling takes longer than all tests here
+
+
 @pytest.fixture
 def study() -> Study:
     """Mode n has (6 - n) times 100 MB, and takes n + 1 times as long as float."""
