@@ -1,7 +1,7 @@
 """The kernels as fused passes, made by `torch.compile`: bit for bit what `kernels.py` computes.
 
 Tensors come here as matrices `(C, n)` in storage order, a row for each scale, so that one compilation serves
-all shapes and layouts. Masks are written as int8 by way of floats: stores of bools are not vectorised.
+all shapes and layouts.
 """
 
 import logging
@@ -31,58 +31,41 @@ def wide(x: Tensor) -> Tensor:
 
 
 def quantized(x: Tensor, scale: Tensor, low: End, high: End) -> Tensor:
-    """The value alone."""
-    code = torch.clamp(torch.round(wide(x) / scale), low, high)  # type: ignore[arg-type] # both numbers or both tensors
-    return _value(code, scale, x)
+    """The value alone. Shape: `(C, n)` and scales `(C, 1)` -> `(C, n)`."""
+    return _value(_clamp(torch.round(wide(x) / scale), low, high), scale, x)
 
 
-def fixed(x: Tensor, scale: Tensor, low: End, high: End) -> tuple[Tensor, Tensor]:
-    """The value, and inside in terms of the code."""
-    rounded = torch.round(wide(x) / scale)
-    code = torch.clamp(rounded, low, high)  # type: ignore[arg-type] # as above
-    return _value(code, scale, x), _int8(code == rounded)
-
-
-def fixed_relu(x: Tensor, scale: Tensor, low: End, high: End) -> tuple[Tensor, Tensor]:
-    """The same after a ReLU."""
-    rounded = torch.round(wide(x) / scale)
-    code = torch.clamp(rounded, low, high)  # type: ignore[arg-type] # as above
-    return _value(code, scale, x), _int8((code == rounded) & (x > 0))
-
-
-def clamped(x: Tensor, scale: Tensor, low: End, high: End) -> tuple[Tensor, Tensor]:
-    """The value, and inside before rounding."""
+def forward(
+    x: Tensor, scale: Tensor, low: End, high: End, clamps_first: bool, relu: bool
+) -> tuple[Tensor, Tensor]:
+    """The value, and inside as int8; see `kernels.forward`. Shape: as `quantized`, twice."""
     v = wide(x) / scale
-    limited = torch.clamp(v, low, high)  # type: ignore[arg-type] # as above
-    return _value(torch.round(limited), scale, x), _int8(limited == v)
+    v = v if clamps_first else torch.round(v)
+    limited = _clamp(v, low, high)
+    code = torch.round(limited) if clamps_first else limited
+    inside = (limited == v) & (x > 0) if relu else limited == v
+    # By way of floats: a store of bools is not vectorised.
+    return _value(code, scale, x), torch.where(inside, 1.0, 0.0).to(torch.int8)
 
 
-def clamped_relu(x: Tensor, scale: Tensor, low: End, high: End) -> tuple[Tensor, Tensor]:
-    """The same after a ReLU."""
-    v = wide(x) / scale
-    limited = torch.clamp(v, low, high)  # type: ignore[arg-type] # as above
-    return _value(torch.round(limited), scale, x), _int8((limited == v) & (x > 0))
-
-
-def learned(g: Tensor, x: Tensor, scale: Tensor, low: End, high: End) -> tuple[Tensor, Tensor]:
-    """The gradient of x, and that of the scale, a sum for each row."""
-    of_x, share = by_element(g, x, scale, low, high)
+def learned(g: Tensor, x: Tensor, scale: Tensor, low: End, high: End, relu: bool) -> tuple[Tensor, Tensor]:
+    """The gradient of x, and that of the scales. Shape: `(C, n)` and scales `(C, 1)` -> the same two."""
+    of_x, share = by_element(g, x, scale, low, high, relu)
     return of_x, share.sum(1, keepdim=True)
 
 
-def learned_relu(g: Tensor, x: Tensor, scale: Tensor, low: End, high: End) -> tuple[Tensor, Tensor]:
-    """The same after a ReLU."""
-    of_x, share = by_element(g, x, scale, low, high)
-    return torch.where(x > 0, of_x, 0.0), share.sum(1, keepdim=True)
-
-
-def by_element(g: Tensor, x: Tensor, scale: Tensor, low: End, high: End) -> tuple[Tensor, Tensor]:
-    """The gradient of x, and what each element adds to that of a learned scale."""
+def by_element(g: Tensor, x: Tensor, scale: Tensor, low: End, high: End, relu: bool) -> tuple[Tensor, Tensor]:
+    """The gradient of x, and what each element adds to that of a learned scale. Shape: any -> the same."""
     v = wide(x) / scale
-    limited = torch.clamp(v, low, high)  # type: ignore[arg-type] # as above
+    limited = _clamp(v, low, high)
     code = torch.round(limited)
     inside = limited == v
-    return torch.where(inside, g, 0.0), torch.where(inside, code - limited, code) * wide(g)
+    passes = inside & (x > 0) if relu else inside
+    return torch.where(passes, g, 0.0), torch.where(inside, code - limited, code) * wide(g)
+
+
+def _clamp(x: Tensor, low: End, high: End) -> Tensor:
+    return torch.clamp(x, low, high)  # type: ignore[arg-type] # both are numbers, or both tensors
 
 
 def _value(code: Tensor, scale: Tensor, x: Tensor) -> Tensor:
@@ -90,18 +73,22 @@ def _value(code: Tensor, scale: Tensor, x: Tensor) -> Tensor:
     return torch.where(code == 0, 0.0, code * scale).to(x.dtype)
 
 
-def _int8(condition: Tensor) -> Tensor:
-    return torch.where(condition, 1.0, 0.0).to(torch.int8)
-
-
-KERNELS = (quantized, fixed, fixed_relu, clamped, clamped_relu, with_bits, learned, learned_relu)
+Kernel = Callable[..., Any]
+_FLAGS = (False, True)
+KERNELS: tuple[tuple[Kernel, tuple[bool, ...]], ...] = (
+    (quantized, ()),
+    *((forward, (clamps_first, relu)) for clamps_first in _FLAGS for relu in _FLAGS),
+    *((learned, (relu,)) for relu in _FLAGS),
+    (with_bits, ()),
+)
+"""What is compiled: a function, and its last arguments, each of whose values is compiled apart."""
 
 _in_use: set[str] = set()  # device types
 
 
 @cache
-def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
-    """One of `KERNELS`, compiled."""
+def kernel(function: Kernel) -> Kernel:
+    """A function of `KERNELS`, compiled."""
     # Its stub does not know the last argument yet.
     return torch.compile(  # type: ignore[call-overload]
         function, dynamic=True, fullgraph=True, recompile_limit=_LIMIT, options=_EXACT
@@ -119,14 +106,14 @@ def takes(x: Tensor) -> bool:
     return x.device.type in _in_use and x.numel() >= SMALL and x.dtype in DTYPES
 
 
-def prepare(function: Callable[..., Any], device: torch.device) -> None:
+def prepare(function: Kernel, flags: tuple[bool, ...], device: torch.device) -> None:
     """Compile one of `KERNELS` for float32 tensors, or load it from the disk; seconds, the first one most."""
     x = torch.ones(1, SMALL, device=device)
     scale, low, high = torch.ones(1, 1, device=device), constant(-7, device), constant(7, device)
     if function is with_bits:
-        kernel(function)(x, torch.ones(1, SMALL, dtype=torch.int8, device=device))
+        kernel(function)(x, x.to(torch.int8))
     else:
-        kernel(function)(*([x] if function in (learned, learned_relu) else []), x, scale, low, high)
+        kernel(function)(*([x] if function is learned else []), x, scale, low, high, *flags)
 
 
 def use(device: torch.device) -> None:
@@ -169,8 +156,8 @@ def compile_kernels(device: torch.device | str = "cpu", track: Callable[..., Any
         log.info("quantizers run eagerly: QAT_COMPILE=0")
         return False
     try:
-        for function in track(KERNELS):
-            prepare(function, device)
+        for function, flags in track(KERNELS):
+            prepare(function, flags, device)
     except Exception as error:  # whatever a missing compiler makes of it
         log.warning("quantizers run eagerly: compiling failed (%s)", str(error).strip().splitlines()[0])
         return False

@@ -12,13 +12,9 @@ from qat.gradients.masking import masked, with_bits
 from qat.quantizers import compiled
 from qat.quantizers.layout import flat, is_dense
 
-CHUNK = 2**17  # elements at a time: what lies between two operations then stays in the cache
-_KERNELS = {  # by clamps_first and relu
-    (False, False): compiled.fixed,
-    (False, True): compiled.fixed_relu,
-    (True, False): compiled.clamped,
-    (True, True): compiled.clamped_relu,
-}
+# Elements at a time: what lies between two operations then stays in the cache. With smaller pieces several
+# threads cost more to wake, at every operation, than they save.
+CHUNK = 2**20
 
 
 def forward(
@@ -36,12 +32,12 @@ def forward(
     Shape: any -> twice the same: the value in x's dtype, never -0.0; inside as bools.
     """
     if torch.compiler.is_compiling():
-        value, inside = _KERNELS[clamps_first, relu](x, scale, low, high)
+        value, inside = compiled.forward(x, scale, low, high, clamps_first, relu)
         return value, inside.view(torch.bool)
     rows = _rows(x, scale)
     if rows is not None:
-        run = compiled.kernel(_KERNELS[clamps_first, relu])
-        value, inside = run(*_operands(x, scale, low, high, rows))
+        run = compiled.kernel(compiled.forward)
+        value, inside = run(*_operands(x, scale, low, high, rows), clamps_first, relu)
         return _shaped(value, x), _shaped(inside.view(torch.bool), x)
     value, inside = torch.empty_like(x), torch.empty_like(x, dtype=torch.bool)
     for part, of_value, of_inside in _parts(scale, x, value, inside):
@@ -77,13 +73,12 @@ def value(x: Tensor, scale: Tensor, low: int, high: int) -> Tensor:
 
 def backward(g: Tensor, inside: Tensor) -> Tensor:
     """`g` where `inside`, else 0. Shape: any -> the same."""
-    if torch.compiler.is_compiling() or torch.is_grad_enabled():
+    traced = torch.compiler.is_compiling() or torch.is_grad_enabled()
+    if traced or g.stride() != inside.stride() or not is_dense(g):
         return masked(g, inside)
-    if compiled.takes(g) and g.stride() == inside.stride() and is_dense(g):
+    if compiled.takes(g):
         mask = flat(inside).view(torch.int8)
         return _shaped(compiled.kernel(with_bits)(flat(g)[None], mask[None]), g)
-    if g.stride() != inside.stride() or not is_dense(g):
-        return masked(g, inside)
     of_x = torch.empty_like(g)
     for of_part, part, passes in zip(*(flat(t).split(CHUNK) for t in (of_x, g, inside)), strict=True):
         of_part.copy_(masked(part, passes))
@@ -105,13 +100,12 @@ def learned_backward(
     Shape: that of x, and that of the scale.
     """
     if torch.compiler.is_compiling():
-        of_x, share = compiled.by_element(g, x, scale, low, high)
-        of_x = torch.where(x > 0, of_x, 0.0) if relu else of_x
+        of_x, share = compiled.by_element(g, x, scale, low, high, relu)
         return of_x, share.sum_to_size(scale.shape).to(scale.dtype)
     rows = _rows(x, scale)
     if rows is not None and g.stride() == x.stride() and is_dense(g):
-        run = compiled.kernel(compiled.learned_relu if relu else compiled.learned)
-        of_x, share = run(flat(g.detach()).view(rows, -1), *_operands(x, scale, low, high, rows))
+        run = compiled.kernel(compiled.learned)
+        of_x, share = run(flat(g.detach()).view(rows, -1), *_operands(x, scale, low, high, rows), relu)
         return _shaped(of_x, x), share.view(scale.shape)
     of_x, shares = torch.empty_like(x), []
     for part, of_part, of_value in _parts(scale, x, of_x, g):

@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from qat.memory import codes as codes_module
 from qat.memory.codes import Codes, bits_stored, pack_bits, unpack_bits
 from qat.quantizers import AsymmetricScale, IntGrid, ObservedScale, Quantizer
 
@@ -32,12 +33,13 @@ def quantizer(bits: int, kind: str) -> Quantizer:
 
 @pytest.mark.parametrize("kind", ["signed", "unsigned", "per channel", "asymmetric"])
 @pytest.mark.parametrize("bits", [1, 2, 3, 4, 5, 6, 7, 8, 16])
-def test_values_come_back_to_the_last_bit(bits: int, kind: str) -> None:
+def test_values_come_back_to_the_last_bit(bits: int, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codes_module, "CHUNK", 1000)
     chosen = quantizer(bits, kind)
     # The second is larger than one chunk.
     for dtype, shape in [
         (torch.float32, (3, 6, 5, 7)),
-        (torch.float32, (2, 6, 160, 160)),
+        (torch.float32, (2, 6, 16, 16)),
         (None, (3, 6, 5, 7)),
     ]:
         for low_precision in [torch.bfloat16, torch.float16, torch.float64] if dtype is None else [dtype]:

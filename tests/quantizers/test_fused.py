@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from qat.gradients import round_ste
-from qat.quantizers import IntGrid, LearnedScale, ObservedScale, PowerOfTwo, Quantizer, Scale
+from qat.quantizers import IntGrid, LearnedScale, ObservedScale, PowerOfTwo, Quantizer, Scale, kernels
 
 
 def composed(x: Tensor) -> Tensor:
@@ -91,6 +91,26 @@ def test_it_equals_the_composition_of_its_functions(scale, bits: int, relu: bool
         assert torch.equal(p, q)
 
 
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("scale", [observed, learned, frozen])
+def test_in_pieces_it_is_what_it_is_as_a_whole(scale, relu: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    grid = IntGrid(4)
+    results = []
+    for chunk in (kernels.CHUNK, 100):  # 1,680 elements: the last piece is shorter
+        monkeypatch.setattr(kernels, "CHUNK", chunk)
+        for layout in LAYOUTS:
+            quantizer = Quantizer(grid, scale(grid))
+            x = data(torch.float32, layout).requires_grad_()
+            y = quantizer(x, relu)
+            y.backward(torch.linspace(-1, 1, x.numel()).reshape(x.shape).contiguous(memory_format=layout))
+            results.append((y, x.grad, next(quantizer.parameters(), torch.zeros(())).grad))
+    for (y, of_x, share), (other, of_other, part) in zip(results[:2], results[2:], strict=True):
+        assert torch.equal(y, other)
+        assert torch.equal(of_x, of_other)
+        if scale is learned:
+            torch.testing.assert_close(part, share)  # a sum of sums: float32 adds in another order
+
+
 @pytest.mark.parametrize("scale", [observed, learned])
 def test_after_a_relu_it_keeps_a_byte_or_its_input_and_nothing_else(scale) -> None:
     grid = IntGrid(4, signed=False)
@@ -126,7 +146,7 @@ def test_not_a_number_and_infinities_pass_as_in_the_composition(scale, relu: boo
     assert torch.equal(a.grad, b.grad)
 
 
-@pytest.mark.parametrize("count", [100, 2**17 + 100])
+@pytest.mark.parametrize("count", [100, kernels.CHUNK + 100])
 def test_second_derivatives_of_a_learned_scale_are_refused_at_any_size(count: int) -> None:
     x = torch.rand(count, requires_grad=True)
     y = Quantizer(IntGrid(4), LearnedScale(7))(x)
