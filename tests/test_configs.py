@@ -28,7 +28,7 @@ class FakeData(ImageData):
         images = torch.rand(8, *self.input_shape, generator=generator)
         return DataLoader(TensorDataset(images, torch.arange(8) % self.classes), 8)
 
-    train_dataloader = val_dataloader = _fake  # type: ignore[assignment]
+    train_dataloader = val_dataloader = _fake
 
 
 def test_there_are_configs() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from lightning import Callback, Trainer, seed_everything
 from lightning.pytorch.trainer.states import TrainerStatus
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress, TaskID
 from torch import Tensor, nn
 
 from qat.comparison.difference import difference
@@ -17,6 +17,7 @@ from qat.comparison.plan import Run, Settings
 from qat.comparison.report.results import read_result
 from qat.comparison.setups import SETUPS, TWINS
 from qat.data import ImageData
+from qat.data.progress import of_a_whole
 from qat.layers import summary
 from qat.memory import saved_bytes
 from qat.training.health import Health
@@ -61,15 +62,7 @@ def compare(settings: Settings, runs: Sequence[Run]) -> None:
         _set_aside(runs, settings)
     for run in todo:
         run.folder.mkdir(parents=True, exist_ok=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TimeElapsedColumn(),
-        TextColumn("left:"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, refresh_per_second=4) as progress:
+    with Progress(*of_a_whole(), refresh_per_second=4) as progress:
         task = progress.add_task("", total=settings.epochs * len(todo))
         for number, run in enumerate(todo, 1):
             progress.update(task, description=f"run {number} of {len(todo)}: {run}")

@@ -30,7 +30,7 @@ class EpochSampler(DistributedSampler[int]):
     """
 
     def __init__(self, dataset: EpochDataset, seed: int, replicas: int = 1, rank: int = 0) -> None:
-        super().__init__(dataset, replicas, rank, shuffle=True, seed=epoch_seed(seed))  # type: ignore[arg-type]
+        super().__init__(dataset, replicas, rank, shuffle=True, seed=epoch_seed(seed))  # type: ignore[arg-type] # has len
         self._tell_epoch = dataset.set_epoch
 
     def set_epoch(self, epoch: int) -> None:

@@ -1,13 +1,34 @@
-"""A progress bar for loops that may take long."""
+"""Progress bars for what may take long."""
 
 import time
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 T = TypeVar("T")
+
+
+def of_a_whole() -> tuple[ProgressColumn, ...]:
+    """The columns of a bar for work of several kinds: what runs, its share that is done, and what remains."""
+    share, left = TextColumn("{task.percentage:>3.0f} %"), TextColumn("left:")
+    return (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        share,
+        TimeElapsedColumn(),
+        left,
+        TimeRemainingColumn(),
+    )
 
 
 def tracked(items: Sequence[T], description: str, after: float = 2.0) -> Iterator[T]:

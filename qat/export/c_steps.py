@@ -195,15 +195,15 @@ static void step{number}(void) {{
 
     def _target(self, number: int, step: Step) -> str:
         _, height, width = step.shape
-        where = "logits" if number == len(self.steps) - 1 else self._stored(number, "arena")
+        where = "logits" if number == len(self.steps) - 1 else self._stored(number)
         return f"{where}[(c * {height} + y) * {width} + x]"
 
-    def _stored(self, number: int, arena: str = "arena") -> str:
+    def _stored(self, number: int) -> str:
         number = self._origin(number)
         if number == 0:
             return "input_codes"
         place = self.places[number]
-        return f"wide{number}" if place.is_wide else f"({arena} + {place.start})"
+        return f"wide{number}" if place.is_wide else f"(arena + {place.start})"
 
     def _origin(self, number: int) -> int:
         """Where codes lie: flattening leaves them where they are."""

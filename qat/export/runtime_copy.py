@@ -115,7 +115,7 @@ class _Activated(nn.Module):
         super().__init__()
         assert isinstance(module.quantizer, Quantizer)
         self.quantizer = QuantizeDequantize(module.quantizer, opset)
-        module.__class__ = kind  # type: ignore[assignment]  # mypy takes the class of a module for final
+        module.__class__ = kind  # type: ignore[assignment] # back to its own base  # mypy takes the class of a module for final
         del module.quantizer
         self.activation = module
 

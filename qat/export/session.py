@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
-import onnxruntime  # type: ignore[import-untyped]
+import onnxruntime  # type: ignore[import-untyped] # it has no stubs
 import torch
 from numpy.typing import NDArray
 from torch import Tensor

@@ -11,7 +11,6 @@ from torch.utils.checkpoint import checkpoint
 
 from qat.buffers import call_on, copy_buffers
 from qat.memory.packing import TwoPasses
-from qat.names import match_names
 
 
 class Checkpointed(nn.Module):
@@ -180,55 +179,3 @@ def _emptied(slots: Sequence[tuple[nn.Module, str]]) -> Iterator[None]:
     finally:
         for (part, name), buffer in zip(slots, before, strict=True):
             part._buffers[name] = buffer
-
-
-def checkpoint_blocks(model: nn.Module, patterns: Sequence[str]) -> nn.Module:
-    """Make the named blocks of a model `Checkpointed`, in place, and return it. Call it after `quantize`.
-
-    Args:
-        model: the model that holds the blocks.
-        patterns: globs over module names. Where a glob matches a module and parts of it (`blocks.*`), the
-            outermost is meant.
-
-    Raises:
-        ValueError: a pattern matches no module (the nearest names are listed), a block is checkpointed
-            already, it would lie inside another one, or a layer in it folds a BatchNorm outside of it.
-    """
-    if isinstance(patterns, str) or not all(isinstance(pattern, str) for pattern in patterns):
-        raise ValueError(f"checkpoint patterns must be a list of globs like ['blocks.*']; got {patterns!r}")
-    modules = {name: module for name, module in model.named_modules() if name}
-    chosen: dict[str, nn.Module] = {}
-    for pattern in patterns:
-        matches = match_names(pattern, modules, "checkpoint pattern")
-        chosen |= {name: modules[name] for name in matches if not _container(name, matches)}
-    done = [name for name, module in modules.items() if isinstance(module, Checkpointed)]
-    for name in chosen:
-        if name in done:
-            raise ValueError(f"block {name!r} is checkpointed already; once is enough")
-    every = [*chosen, *done]
-    for name in every:
-        outer = _container(name, every)
-        if outer:
-            raise ValueError(
-                f"block {name!r} would be checkpointed inside block {outer!r}; checkpoint one of the two"
-            )
-    for name, block in chosen.items():
-        _refuse_outside_reads(name, block)
-    for block in chosen.values():
-        Checkpointed(block)
-    return model
-
-
-def _refuse_outside_reads(name: str, block: nn.Module) -> None:
-    """The statistics of a BatchNorm outside of the block have moved by the time of the backward."""
-    parts = set(block.modules())
-    if any(other not in parts for part in parts for other in getattr(part, "reads", ())):
-        raise ValueError(
-            f"block {name!r} holds a layer that folds a BatchNorm which is not in the block; checkpoint the "
-            "module that holds both"
-        )
-
-
-def _container(name: str, names: Sequence[str]) -> str | None:
-    """The first of the names that contains `name`."""
-    return next((other for other in names if name.startswith(other + ".")), None)

@@ -89,8 +89,7 @@ _in_use: set[str] = set()  # device types
 @cache
 def kernel(function: Kernel) -> Kernel:
     """A function of `KERNELS`, compiled."""
-    # Its stub does not know the last argument yet.
-    return torch.compile(  # type: ignore[call-overload]
+    return torch.compile(  # type: ignore[call-overload] # its stub lacks recompile_limit
         function, dynamic=True, fullgraph=True, recompile_limit=_LIMIT, options=_EXACT
     )
 

@@ -12,7 +12,7 @@ from lightning.pytorch.trainer.states import TrainerStatus
 from qat.training.lightning_cli import TrainCLI
 from qat.training.messages import one_line
 from qat.training.output import Last
-from qat.training.quiet import quiet
+from qat.training.quiet import logs_shown, quiet
 
 BAD_INPUT = (ValueError, OSError, pickle.UnpicklingError, MisconfigurationException)
 
@@ -33,7 +33,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         leave("stopped before the run began", 130)
     try:
-        cli.run()  # out of reach of the net above: a bug in a run shows its traceback
+        with logs_shown():
+            cli.run()  # out of reach of the net above: a bug in a run shows its traceback
     except (OSError, FloatingPointError) as error:
         leave(f"error: {one_line(error)}", 2)
     except (KeyboardInterrupt, SystemExit):

@@ -1,5 +1,6 @@
 """What of a run is compiled: the quantizers' kernels in long runs, and on demand the network."""
 
+import logging
 import os
 
 import torch
@@ -9,6 +10,8 @@ from torch import Tensor, nn
 from qat.data.progress import tracked
 from qat.quantizers import Quantizer, compile_kernels
 from qat.quantizers.compiled import leave
+
+log = logging.getLogger(__name__)
 
 LONG = 5e8  # numbers that go into the network over a run; below, compiling takes longer than it saves
 
@@ -56,3 +59,5 @@ def prepare_kernels(network: nn.Module, trainer: Trainer, device: torch.device, 
     batch = getattr(loader, "batch_size", None) or 1
     if steps * batch * elements >= LONG or os.environ.get("QAT_COMPILE") == "1":
         compile_kernels(device, lambda kernels: tracked(kernels, "compiling quantizers"))
+    else:
+        log.info("quantizers run eagerly: a short run (QAT_COMPILE=1 compiles all the same)")

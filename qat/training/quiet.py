@@ -2,6 +2,8 @@
 
 import logging
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 # One entry for each warning, by the start of its message.
 NOT_APPLICABLE = (
@@ -22,3 +24,17 @@ def quiet() -> None:
     logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
     for message in NOT_APPLICABLE:
         warnings.filterwarnings("ignore", message=message)
+
+
+@contextmanager
+def logs_shown() -> Iterator[None]:
+    """Inside it what this package logs is a line each on stderr: kernels in use, ailing layers."""
+    logger, handler = logging.getLogger("qat"), logging.StreamHandler()
+    before = logger.level
+    logger.setLevel(logging.INFO)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)

@@ -19,7 +19,7 @@ RESULT_KEYS = {
 
 
 def settings(images: Path, **changes: object) -> Settings:
-    return Settings(data="folder", data_root=str(images), epochs=2, batch_size=8, **changes)  # type: ignore[arg-type]
+    return Settings(data="folder", data_root=str(images), epochs=2, batch_size=8, **changes)
 
 
 def read(out: Path, run: str) -> dict:

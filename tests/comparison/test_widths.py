@@ -13,7 +13,7 @@ from qat.layers import Quantization
 def settings(images: Path, bits: int = 4, **changes: object) -> Settings:
     quantization = Quantization(weight_bits=bits, activation_bits=bits)
     same = {"data": "folder", "data_root": str(images), "epochs": 1, "batch_size": 8}
-    return Settings(**same, quantization=quantization, **changes)  # type: ignore[arg-type]
+    return Settings(**same, quantization=quantization, **changes)
 
 
 def stamps(out: Path) -> dict[str, int]:

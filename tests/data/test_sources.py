@@ -27,11 +27,11 @@ def test_a_folders_shape(tmp_path: Path, write_folder) -> None:
 
 def test_an_unknown_name_lists_the_nearest() -> None:
     with pytest.raises(ValueError, match=r"^unknown data 'cifar100'; nearest: cifar10$"):
-        data_shape("cifar100")  # type: ignore[arg-type]
+        data_shape("cifar100")
     with pytest.raises(
         ValueError, match=r"^unknown data '\?'; choose from: mnist5k, mnist, cifar10, folder$"
     ):
-        data_shape("?")  # type: ignore[arg-type]
+        data_shape("?")
 
 
 def test_the_root_is_the_argument_then_the_variable_then_data(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,7 @@ class ReadTwice(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = self.first(x)
         x = self.second(x) + x
-        return self.last(torch.flatten(self.pool(self.relu(x)), 1))  # type: ignore[no-any-return]
+        return self.last(torch.flatten(self.pool(self.relu(x)), 1))
 
 
 class Unread(nn.Module):
@@ -57,7 +57,7 @@ class Unread(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = self.first(x)
         self.unread(x)
-        return self.last(torch.flatten(self.relu(x), 1))  # type: ignore[no-any-return]
+        return self.last(torch.flatten(self.relu(x), 1))
 
 
 def run_c(folder: Path, codes: Any, options: list[str]) -> Any:

@@ -23,7 +23,7 @@ class Functional(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         y = torch.relu(self.first(x))
         y = self.pool(torch.add(y, self.second(y)).relu())
-        return self.last(torch.flatten(nn.functional.adaptive_avg_pool2d(y, (1, 1)), 1))  # type: ignore[no-any-return]
+        return self.last(torch.flatten(nn.functional.adaptive_avg_pool2d(y, (1, 1)), 1))
 
 
 class Joined(nn.Module):
@@ -33,7 +33,7 @@ class Joined(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.first(x).mean((2, 3))
-        return self.last(torch.cat([y, y], 1))  # type: ignore[no-any-return]
+        return self.last(torch.cat([y, y], 1))
 
 
 class Wide(nn.Module):
@@ -42,7 +42,7 @@ class Wide(nn.Module):
         self.flatten, self.fc = nn.Flatten(), nn.Linear(64, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.fc(self.flatten(x))  # type: ignore[no-any-return]
+        return self.fc(self.flatten(x))
 
 
 def calibrated(model: nn.Module, **settings: Any) -> nn.Module:

@@ -164,7 +164,7 @@ class Wrapped(nn.Module):
         self.model, self.last = copy.deepcopy(model), last
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.last(self.model(x))  # type: ignore[no-any-return]
+        return self.last(self.model(x))
 
 
 class ThroughNumpy(nn.Module):
@@ -183,7 +183,7 @@ class ThroughBridge(nn.Module):
         self.function = numpy_function(np.floor, lambda g, y, x: g)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.function(x)  # type: ignore[no-any-return]
+        return self.function(x)
 
 
 class Moody(nn.Module):

@@ -264,7 +264,7 @@ def test_several_arguments() -> None:
 )
 def test_refused(model: nn.Module, example: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        quantize(model, Quantization(), example)  # type: ignore[arg-type]
+        quantize(model, Quantization(), example)
 
 
 def test_twice_is_refused() -> None:

@@ -155,7 +155,7 @@ def test_a_zero_point_where_values_can_be_negative() -> None:
 @pytest.mark.parametrize("scale", ["observed", "learned"])
 @pytest.mark.parametrize("per_channel", [True, False])
 def test_weight_scales_have_their_shape(scale: str, per_channel: bool) -> None:
-    weights, _, _ = scales(Quantization(weight_scale=scale, per_channel=per_channel))  # type: ignore[arg-type]
+    weights, _, _ = scales(Quantization(weight_scale=scale, per_channel=per_channel))
     assert weights.value.shape == ((4, 1, 1, 1) if per_channel else ())
 
 

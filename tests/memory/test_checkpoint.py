@@ -46,7 +46,7 @@ def quantized(build: Callable[[], nn.Module], shape: tuple[int, ...], **options:
     torch.manual_seed(0)
     model = build()
     model(torch.zeros(2, *shape))
-    return quantize(model, Quantization(**options), torch.zeros(2, *shape))  # type: ignore[arg-type]
+    return quantize(model, Quantization(**options), torch.zeros(2, *shape))
 
 
 def train(model: nn.Module, shape: tuple[int, ...], accumulate: int = 1) -> tuple[list[Tensor], list[Tensor]]:
@@ -336,14 +336,6 @@ def test_a_buffer_that_the_first_pass_fills_is_empty_for_the_second() -> None:
     assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
 
 
-def test_quantizing_comes_before_checkpointing() -> None:
-    model = checkpoint_blocks(ResNet8(), ["blocks.*"])
-    with pytest.raises(
-        ValueError, match=r"blocks\.0 is checkpointed; call quantize before checkpoint_blocks"
-    ):
-        quantize(model, Quantization(), torch.zeros(2, 3, 32, 32))
-
-
 class Returns(nn.Module):
     def __init__(self, extra: Any) -> None:
         super().__init__()
@@ -400,33 +392,3 @@ def test_tensors_in_lists_are_kept_like_others() -> None:
 
     # exp's output, which is the entry of the block.
     assert saved_bytes(Outer(), torch.rand(2, 4, requires_grad=True)).total == 2 * 4 * 4
-
-
-@pytest.mark.parametrize("patterns", ["blocks.*", [3], [None]])
-def test_patterns_that_are_no_list_of_globs(patterns: list[str]) -> None:
-    with pytest.raises(ValueError, match=r"must be a list of globs like \['blocks.\*'\]; got "):
-        checkpoint_blocks(SmallCNN(), patterns)
-
-
-def test_a_pattern_that_matches_nothing() -> None:
-    with pytest.raises(ValueError, match=r"checkpoint pattern 'block.\*' matches nothing; nearest: blocks"):
-        checkpoint_blocks(SmallCNN(), ["block.*"])
-
-
-@pytest.mark.parametrize("patterns", [["blocks.0", "blocks.0.conv"], ["blocks.0.conv", "blocks.0"]])
-def test_a_block_inside_a_block(patterns: list[str]) -> None:
-    with pytest.raises(ValueError, match=r"'blocks\.0\.conv' would be checkpointed inside block 'blocks\.0'"):
-        checkpoint_blocks(SmallCNN(), patterns)
-    model = checkpoint_blocks(SmallCNN(), patterns[:1])
-    with pytest.raises(
-        ValueError, match=r"block 'blocks\.0.*' would be checkpointed inside block 'blocks\.0"
-    ):
-        checkpoint_blocks(model, patterns[1:])
-
-
-def test_twice_the_same_block() -> None:
-    model = checkpoint_blocks(SmallCNN(), ["blocks.*"])
-    with pytest.raises(ValueError, match=r"block 'blocks\.0' is checkpointed already"):
-        checkpoint_blocks(model, ["blocks.0"])
-    with pytest.raises(ValueError, match="the block is checkpointed already"):
-        Checkpointed(model.blocks[0])

@@ -66,15 +66,15 @@ def test_an_axis_that_is_none(axis: int) -> None:
 
 def test_wrong_choices() -> None:
     with pytest.raises(ValueError, match="unknown weight scale 'learnd'; nearest: learned"):
-        weight_quantizer(WEIGHT, 4, axis=0, scale="learnd")  # type: ignore[arg-type]
+        weight_quantizer(WEIGHT, 4, axis=0, scale="learnd")
     with pytest.raises(ValueError, match="unknown weight observer 'ema'"):
-        weight_quantizer(WEIGHT, 4, axis=0, observer="ema")  # type: ignore[arg-type]
+        weight_quantizer(WEIGHT, 4, axis=0, observer="ema")
     with pytest.raises(ValueError, match="observer must be max with scale='learned', got 'mse'"):
         weight_quantizer(WEIGHT, 4, axis=0, scale="learned", observer="mse")
     with pytest.raises(ValueError, match="unknown activation scale 'dorefa'"):
-        activation_quantizer(WEIGHT, 4, signed=True, scale="dorefa")  # type: ignore[arg-type]
+        activation_quantizer(WEIGHT, 4, signed=True, scale="dorefa")
     with pytest.raises(ValueError, match="unknown activation observer 'max'"):
-        activation_quantizer(WEIGHT, 4, signed=True, observer="max")  # type: ignore[arg-type]
+        activation_quantizer(WEIGHT, 4, signed=True, observer="max")
     with pytest.raises(ValueError, match="observer must be ema with scale='pact', got 'mse'"):
         activation_quantizer(WEIGHT, 4, signed=False, scale="pact", observer="mse")
     with pytest.raises(ValueError, match="clips at 0, but this activation may be negative"):

@@ -29,7 +29,7 @@ def test_width_out_of_range(bits: int) -> None:
 @pytest.mark.parametrize("bits", [1.5, "four", 4.0, True, None])
 def test_width_not_an_integer(bits: object) -> None:
     with pytest.raises(ValueError, match="bits must be one of the integers"):
-        IntGrid(bits)  # type: ignore[arg-type]
+        IntGrid(bits)
 
 
 def test_narrow_must_fit() -> None:

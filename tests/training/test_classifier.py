@@ -68,7 +68,7 @@ def test_accuracy_and_loss_count_every_sample_once() -> None:
     data = loader(23, 8)  # the last batch has 7
     model = built(Quantization())
     (result,) = trainer().test(model, data, verbose=False)
-    images, labels = data.dataset.tensors  # type: ignore[attr-defined]
+    images, labels = data.dataset.tensors
     with torch.no_grad():
         logits = model.eval()(images)
     assert result["test_accuracy"] == (logits.argmax(1) == labels).float().mean().item()

@@ -71,7 +71,7 @@ def test_the_first_batch_sets_the_scales_and_the_sanity_check_does_not(tmp_path:
             quantizers = [m for m in model.modules() if isinstance(m, Quantizer)]
             counts.append({int(q.scale.batches) for q in quantizers})
 
-        model.on_validation_end = model.on_train_batch_end = count  # type: ignore[method-assign]
+        model.on_validation_end = model.on_train_batch_end = count
         before = {n: p.detach().clone() for n, p in model.named_parameters() if ".scale." in n}
         run = trainer()
         run.fit(model, loader(), loader())
@@ -104,7 +104,7 @@ def test_it_is_loaded_before_anyone_looks(tmp_path: Path) -> None:
             seen.append(torch.equal(pl_module.model.fc.weight, weight))
 
     run = trainer()
-    run.callbacks.append(Look())  # type: ignore[attr-defined]
+    run.callbacks.append(Look())
     run.fit(Classifier(options={"width": 4}, start=start), loader(), loader())
     assert seen == [True]
 

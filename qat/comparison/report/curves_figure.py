@@ -70,7 +70,7 @@ def curves_alt(results: list[Result]) -> str:
 
 def legend_handle(look: Look, name: str) -> Line2D:
     """The line of a setup as a legend shows it."""
-    return Line2D([], [], label=name, **_line(look))  # type: ignore[arg-type]
+    return Line2D([], [], label=name, **_line(look))  # type: ignore[arg-type] # keywords of many types
 
 
 def _line(look: Look) -> dict[str, object]:
@@ -96,7 +96,7 @@ def draw_line(
     line = _line(look)
     if len(points) > 15:
         line["markevery"] = len(points) // 10  # a marker at each epoch would hide the dashes
-    ax.plot(places, mean, **line)  # type: ignore[arg-type]
+    ax.plot(places, mean, **line)  # type: ignore[arg-type] # as above
 
 
 def _epochs_axis(ax: Axes, epochs: int) -> None:

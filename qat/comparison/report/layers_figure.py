@@ -1,7 +1,9 @@
 """How strong the gradient of each parameter was and how far the parameter went: one dot for each setup."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -74,8 +76,8 @@ def layers_alt(results: list[Result]) -> str:
     )
 
 
-def _spreads(kind: object, runs: Runs, name: str) -> list[Spread]:
-    found = kind(runs, name)  # type: ignore[operator]
+def _spreads(kind: Callable[[Runs, str], Any], runs: Runs, name: str) -> list[Spread]:
+    found = kind(runs, name)
     return [] if found is None else list(found) if isinstance(found, tuple) else [found]
 
 

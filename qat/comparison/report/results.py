@@ -60,7 +60,8 @@ def width(result: Result) -> Width | None:
     if result["setup"] == "float" or not isinstance(settings, dict):
         return None
     bits = (settings.get("weight_bits"), settings.get("activation_bits"))
-    return bits if all(type(number) is int and number > 0 for number in bits) else None  # type: ignore[return-value]
+    whole = all(type(number) is int and number > 0 for number in bits)
+    return bits if whole else None  # type: ignore[return-value] # asked in the line above
 
 
 def _rank(result: Result) -> tuple[Any, ...]:

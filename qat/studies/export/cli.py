@@ -108,7 +108,7 @@ def _traced(done: Verification) -> str:
 
 
 def _integers(run: TrainedRun, images: Tensor, labels: Tensor, out: Path, kind: str) -> None:
-    model = IntegerModel(_network(run), tuple(images.shape[1:]))  # type: ignore[arg-type]
+    model = IntegerModel(_network(run), tuple(images.shape[1:]))  # type: ignore[arg-type] # three numbers
     with _draft(out) as draft:
         source = write_c(model, draft) if kind == "c" else None
         if source is None:

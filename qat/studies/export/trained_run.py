@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml  # type: ignore[import-untyped]
+import yaml  # type: ignore[import-untyped] # its stubs are a package apart
 from torch import Tensor
 
 from qat.data import ImageData, data_shape
@@ -38,7 +38,7 @@ class TrainedRun:
         Raises:
             ValueError: the data is missing.
         """
-        data = ImageData(self.data, self.data_root)  # type: ignore[arg-type]  # its names are checked there
+        data = ImageData(self.data, self.data_root)  # type: ignore[arg-type] # checked there  # its names are checked there
         data.prepare_data()
         data.setup("test")
         batches = list(data.test_dataloader())

@@ -7,9 +7,9 @@ from typing import Literal
 
 from jsonargparse import Namespace
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress
 
-from qat.data.progress import tracked
+from qat.data.progress import of_a_whole, tracked
 from qat.models import MODELS
 from qat.quantizers import compile_kernels
 from qat.studies.memory.budget import parse_bytes
@@ -106,16 +106,10 @@ def _check(args: Namespace) -> tuple[Case, int | None]:
 
 
 def _run(case: Case, rounds: int, depths: Sequence[int], budget: int | None) -> Study:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TimeElapsedColumn(),
-        TextColumn("left:"),
-        TimeRemainingColumn(),
-    )
     console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    with Progress(
+        *of_a_whole(), console=console, transient=True, disable=not console.is_terminal
+    ) as progress:
         task = progress.add_task("", total=work(rounds, depths, budget is not None))
         running = 0.0
 

@@ -28,14 +28,14 @@ def test_all_run() -> None:
 def test_the_same_gradient(name: str) -> None:
     # Their scales are the maximum over 7: nothing is clipped, and the gradient passes everywhere.
     candidate = next(c for c in ops.candidates(SHAPE, CPU) if c.name == name)
-    (of_x,) = candidate.build().call()  # type: ignore[misc]
+    (of_x,) = candidate.build().call()
     assert torch.equal(of_x, ops.numbers(SHAPE, CPU)[1])
 
 
 @pytest.mark.parametrize("name", [ops.LEARNED, f"{ops.LEARNED}, QAT_COMPILE=0", "torch.ao, learned"])
 def test_a_learned_scale_gets_its_gradient(name: str) -> None:
     candidate = next(c for c in ops.candidates(SHAPE, CPU) if c.name == name)
-    _, *others = candidate.build().call()  # type: ignore[misc]
+    _, *others = candidate.build().call()
     assert others[0].abs().sum() > 0
 
 
@@ -45,7 +45,7 @@ def test_brevitas_learns_its_scale_after_one_batch() -> None:
     learned, _ = peer_brevitas.quantizers(x, g, 4)
     call = learned.build().call
     call()
-    _, of_scale = call()  # type: ignore[misc]
+    _, of_scale = call()
     assert of_scale.abs().sum() > 0
 
 

@@ -34,7 +34,7 @@ def event(
 
 def sums(*events: SimpleNamespace) -> dict[str, float]:
     """Whatever the order of the events: that of the profiler is not promised to be that of time."""
-    found = by_kind(events, "time")  # type: ignore[arg-type]
+    found = by_kind(events, "time")
     return {kind: time for kind, time in found.items() if time}
 
 

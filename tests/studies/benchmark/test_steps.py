@@ -17,7 +17,7 @@ def losses(name: str, model: str = "small_cnn", count: int = 3) -> list[float]:
     if candidate.missing:
         pytest.skip(candidate.missing)
     call = candidate.build().call
-    return [call().item() for _ in range(count)]  # type: ignore[attr-defined]
+    return [call().item() for _ in range(count)]
 
 
 SLOW = pytest.param("torchao PT2E, 8 bits", marks=pytest.mark.slow)

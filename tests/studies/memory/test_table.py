@@ -15,7 +15,7 @@ from qat.studies.memory.table import budget_table, depth_table, fits, megabytes,
 def lines(table: Table) -> list[str]:
     console = Console(file=io.StringIO(), width=80)
     console.print(table)
-    return console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    return console.file.getvalue().splitlines()
 
 
 def row(table: Table, name: str) -> list[str]:
