@@ -1,8 +1,10 @@
-"""Names given by the user: glob patterns over module names, and the error that lists the nearest names."""
+"""Names given by the user, and errors of one line: globs over module names, and the nearest names."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+
+MAX_LENGTH = 400
 
 
 def match_names(pattern: str, names: Iterable[str], what: str) -> list[str]:
@@ -29,3 +31,9 @@ def _nearest(name: str, known: list[str]) -> str:
         return f"nearest: {', '.join(close)}"
     shown = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
     return f"choose from: {shown}"
+
+
+def one_line(message: object) -> str:
+    """The text with every run of white space as one space, cut after 400 characters."""
+    text = " ".join(str(message).split())
+    return text if len(text) <= MAX_LENGTH else text[: MAX_LENGTH - 3] + "..."

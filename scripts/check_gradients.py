@@ -5,7 +5,9 @@ python scripts/check_gradients.py my_module:MyFunction --shape 4,3 --shape 3
 python scripts/check_gradients.py my_module:MyRounding --shape 4,3 --surrogate my_module:my_claim
 """
 
-from qat.studies.gradient_table import main
+import sys
+
+from qat.cli import main
 
 if __name__ == "__main__":
-    main()
+    main(["check_gradients", *sys.argv[1:]])

@@ -4,7 +4,9 @@ python scripts/tour.py
 python scripts/tour.py --html tour.html      (the same as one page, with the graphs)
 """
 
-from qat.studies.tour import main
+import sys
+
+from qat.cli import main
 
 if __name__ == "__main__":
-    main()
+    main(["tour", *sys.argv[1:]])

@@ -9,12 +9,16 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 FLOORS = {
-    **dict.fromkeys(("names", "buffers"), -1),  # files below the rooms
+    **dict.fromkeys(
+        ("names", "module_state", "whole_file", "progress", "options"), -1
+    ),  # files below the rooms
     **dict.fromkeys(("gradients", "models", "data"), 0),
     **dict.fromkeys(("losses", "quantizers"), 1),
     **dict.fromkeys(("layers", "memory"), 2),
     **dict.fromkeys(("training", "export"), 3),
-    **dict.fromkeys(("comparison", "studies"), 4),
+    "experiment": 4,
+    **dict.fromkeys(("report", "measure", "tour"), 5),
+    "cli": 6,
 }
 FILES = sorted(path for path in (ROOT / "qat").rglob("*.py") if path.parent != ROOT / "qat")
 

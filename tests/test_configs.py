@@ -7,9 +7,9 @@ import torch
 import yaml
 from torch.utils.data import DataLoader, TensorDataset
 
+from qat.cli.lightning_cli import TrainCLI
 from qat.data import ImageData
 from qat.memory import Checkpointed
-from qat.training.lightning_cli import TrainCLI
 
 CONFIGS = sorted((Path(__file__).parents[1] / "configs").glob("*.yaml"))
 
@@ -42,7 +42,7 @@ def test_there_are_configs() -> None:
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_config_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qat.training.lightning_cli.ImageData", FakeData)
+    monkeypatch.setattr("qat.cli.lightning_cli.ImageData", FakeData)
     monkeypatch.chdir(tmp_path)
     options = ["--trainer.fast_dev_run", "true", "--trainer.accelerator", "cpu"]
     shown = ["--trainer.enable_progress_bar", "false", "--trainer.enable_model_summary", "false"]

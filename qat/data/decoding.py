@@ -8,7 +8,7 @@ from PIL import Image
 from torch import Tensor
 
 from qat.data.images import ImageSet
-from qat.data.progress import tracked
+from qat.progress import tracked
 
 GRAY = ("1", "L", "LA")
 COLOUR = ("P", "RGB", "RGBA", "CMYK", "YCbCr")

@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from qat.buffers import call_on, copy_buffers
-from qat.data.progress import tracked
-from qat.export.checks import activation_quantizers
+from qat.export.onnx.checks import activation_quantizers
+from qat.module_state import call_on, copy_buffers
+from qat.progress import tracked
 from qat.quantizers import Quantizer
 
 BATCH = 100  # images at a time

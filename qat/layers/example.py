@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.modules.lazy import LazyModuleMixin
 from torch.utils._pytree import tree_leaves
 
-from qat.buffers import call_on
+from qat.module_state import call_on
 
 UNFIT: tuple[tuple[type, str, str], ...] = (
     (LazyModuleMixin, "lazy modules have no weights yet", "run the model on a batch first"),
@@ -46,7 +46,7 @@ def run_example(
     Args:
         model: any module.
         args: its arguments.
-        buffers: copies of its buffers, of `qat.buffers.copy_buffers`.
+        buffers: copies of its buffers, of `qat.module_state.copy_buffers`.
         training: the mode in which it runs.
         watch: is told of every module that begins and ends.
         mode: entered around the run.

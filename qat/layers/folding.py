@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from qat.buffers import copy_buffers
 from qat.layers.example import arguments, check_model, run_example
 from qat.layers.reads import Reads, listed, place_of
+from qat.module_state import copy_buffers
 from qat.quantizers import Quantizer
 
 # The layers that fold, each with the dimensions of its output: one that runs without a batch, or a linear

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from qat.buffers import copy_buffers
 from qat.layers.example import run_example, tensors
 from qat.layers.facts import DROPOUT, MATRIX_PRODUCTS, Fact, conclude
+from qat.module_state import copy_buffers
 
 # Modules that multiply matrices; those of them that are no readers stay float.
 MATRIX_MODULES = (

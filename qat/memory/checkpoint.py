@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 from torch.utils.checkpoint import checkpoint
 
-from qat.buffers import call_on, copy_buffers
 from qat.memory.packing import TwoPasses
+from qat.module_state import call_on, copy_buffers
 
 
 class Checkpointed(nn.Module):

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from qat.buffers import call_on, copy_buffers
 from qat.gradients import refuse_second_derivative
+from qat.module_state import call_on, copy_buffers
 
 
 class Recompute(torch.autograd.Function):

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._pytree import tree_map_only
 
-from qat.buffers import call_on, copy_buffers
 from qat.memory.packing import is_packing, packed_activations
+from qat.module_state import call_on, copy_buffers
 
 
 @dataclass(frozen=True)

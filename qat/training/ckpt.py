@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from qat.training.messages import one_line
+from qat.names import one_line
 
 RESUMED = ("optimizer_states", "lr_schedulers", "loops")
 KEYS = ("state_dict", "epoch", "global_step", "hyper_parameters")

@@ -7,7 +7,7 @@ import torch
 from lightning import Trainer
 from torch import Tensor, nn
 
-from qat.data.progress import tracked
+from qat.progress import tracked
 from qat.quantizers import Quantizer, compile_kernels
 from qat.quantizers.compiled import leave
 

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from qat.buffers import call_on, copy_buffers
+from qat.module_state import call_on, copy_buffers
 
 
 def not_finite(x: Tensor) -> bool:

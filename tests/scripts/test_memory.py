@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from qat.studies.memory import study
-from qat.studies.memory.child import Growth
-from qat.studies.memory.modes import MODES
+from qat.measure.memory import study
+from qat.measure.memory.child import Growth
+from qat.measure.memory.modes import MODES
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "memory.py"
 
@@ -18,7 +18,7 @@ SCRIPT = Path(__file__).parents[2] / "scripts" / "memory.py"
 def test_a_small_study(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    # Six processes would take longer than all the rest; tests/studies/memory/test_process.py starts them.
+    # Six processes would take longer than all the rest; tests/measure/memory/test_process.py starts them.
     monkeypatch.setattr(study, "growth", lambda _case, _name, size: Growth(10**6 * size, 10**5 * size))
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("QAT_COMPILE", "0")

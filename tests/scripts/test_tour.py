@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from qat.studies.tour import cli as tour
-from qat.studies.tour.experiment import Chapter, Experiment, Outcome
+from qat.tour import cli as tour
+from qat.tour.experiment import Chapter, Experiment, Outcome
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "tour.py"
 COUNT = sum(len(chapter.experiments) for chapter in tour.CHAPTERS)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from qat.training.cli import main
+from qat.cli.train import main
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from qat.training.cli import main
+from qat.cli.train import main
 
 BITS = "--model.quantization.weight_bits"
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from qat.cli.train import main
 from qat.layers import Quantization
 from qat.training import Classifier
-from qat.training.cli import main
 from qat.training.finite import first_not_finite
 
 

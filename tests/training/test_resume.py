@@ -110,7 +110,7 @@ KILLED = """
 import os
 import torch
 from qat.training import Classifier
-from qat.training.cli import main
+from qat.cli.train import main
 step = Classifier.training_step
 def dies(self, batch, batch_idx):
     if (self.current_epoch, batch_idx) == (1, 2):

@@ -1,0 +1,1 @@
+"""A trained model in integers alone: lowered to a program, run by NumPy, written as npz."""

@@ -1,0 +1,1 @@
+"""What training costs: memory and time, beside float training and other frameworks."""

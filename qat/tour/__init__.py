@@ -1,0 +1,1 @@
+"""The tour: custom gradients by hand, experiment by experiment, expected and measured."""

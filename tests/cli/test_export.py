@@ -1,0 +1,162 @@
+"""The command line of the export, on a run as train.py leaves it."""
+
+import pkgutil
+import shutil
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import torch
+
+from qat.cli.export import main
+from qat.export import reader
+from qat.export.c.written import find_compiler
+from qat.training import cli as training
+from qat.training.classifier import Classifier
+from qat.training.trained_run import load_run
+
+QUICK = [
+    *("--trainer.max_epochs", "1", "--trainer.limit_train_batches", "3", "--trainer.accelerator", "cpu"),
+    *("--trainer.enable_progress_bar", "false", "--trainer.enable_model_summary", "false"),
+    *("--model.options.width", "4", "--trainer.limit_val_batches", "1"),
+]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a deployable run of three steps."""
+    root = tmp_path_factory.mktemp("runs")
+    deployable = ["--model.quantization.deployable", "true", "--trainer.default_root_dir", str(root)]
+    training.main(["fit", *QUICK, *deployable])
+    return root / "version_0"
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_onnx(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main([str(run)])
+    out = capsys.readouterr().out.splitlines()
+    equal = "same class 1000 of 1000, within 1e-4 1000, equal 1000, largest difference 0"
+    assert out[0].startswith("written to model.onnx: ")
+    assert out[1] == f"onnxruntime, optimisations off: {equal}"
+    assert out[3] == "no image differs"
+    said = {p.key: p.value for p in onnx.load("model.onnx").metadata_props}
+    assert said["run"] == str(run / "checkpoints" / "last.ckpt")
+
+
+def test_npz_and_c(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, out in (("npz", "a.npz"), ("c", "a.c")):
+        main([str(run / "checkpoints" / "best.ckpt"), "--format", name, "--out", out])
+        text = capsys.readouterr().out
+        assert f"written to {out}" in text
+        assert "same class 1000 of 1000, within 1e-4 1000, equal 1000, largest difference 0" in text
+        assert "no code differs" in text
+        assert ("read back" if name == "npz" else "compiled") in text
+        assert "equal to the integers on " in text or shutil.which("cc") is None
+    assert "flash" in text
+    assert "RAM" in text
+    steps, arrays = reader.load("a.npz")
+    model = load_run(str(run), None, None, None)
+    images, _ = model.test_set()
+    codes = np.clip(np.rint(images.numpy() / np.float32(steps[0]["scale"])), 0, 255).astype(np.int64)
+    with torch.no_grad():
+        expected = model.classifier(images[:50]).numpy()
+    found = reader.run(steps, arrays, codes[:50])[-1].reshape(50, 10) * steps[-1]["scale"]
+    assert np.array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong", "message"),
+    [
+        ("npz", "qat.export.integers.npz.packed_weight", "the file does not compute the integers: "),
+        ("c", "qat.export.c.steps.packed_weight", "the file does not compute the integers: "),
+        ("npz", "qat.export.integers.reader.conv", "the integers must equal what was trained, but "),
+    ],
+)
+def test_a_wrong_file_is_not_kept(
+    kind: str,
+    wrong: str,
+    message: str,
+    run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if kind == "c" and find_compiler() is None:
+        pytest.skip("there is no C compiler on this machine")
+    right = pkgutil.resolve_name(wrong)
+    spoilt = (lambda *a: right(*a) + 1) if wrong.endswith("conv") else (lambda *a: right(*a)[::-1])
+    monkeypatch.setattr(wrong, spoilt)
+    (tmp_path / "model").write_bytes(b"of before")
+    with pytest.raises(SystemExit) as stop:
+        main([str(run), "--format", kind, "--out", "model"])
+    assert stop.value.code == 2
+    assert message in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    assert (tmp_path / "model").read_bytes() == b"of before"
+
+
+def test_without_a_compiler_it_says_so(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    main([str(run), "--format", "c"])
+    assert "not compiled and not run: there is none of cc, gcc, clang" in capsys.readouterr().out
+
+
+def test_sizes(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main([str(run), "--sizes", "true"])
+    rows = [[cell.strip() for cell in line.split("│")] for line in capsys.readouterr().out.splitlines()]
+    conv = next(row for row in rows if len(row) > 1 and row[1] == "blocks.3.conv")
+    assert [int(cell.replace(",", "")) for cell in conv[2:-1]] == [
+        *(16 * 16 * 9 * 4,),
+        *(2304, 2304, 2305),
+        *(1152, 1152, 1153),
+        *(576, 576, 577),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere"], "run must be a .ckpt file, but there is none at nowhere"),
+        (["."], "run must be a .ckpt file or a folder that holds one of"),
+        (["RUN", "--format", "tflite"], "unknown format 'tflite'; choose from: onnx, npz, c"),
+        (["RUN", "--opset", "20"], "opset must be one of 21, 22, 23, 24, 25; got 20"),
+        (["RUN", "--out", "no/where.onnx"], "path must lie in a folder that exists, got no/where.onnx"),
+        (["RUN", "--ckpt_path", "other.ckpt"], "ckpt_path other.ckpt has other bits than this configuration"),
+        (["other.ckpt"], "data must be named with --data"),
+        (["RUN", "--opsett", "21"], "unknown option 'opsett'; nearest: opset"),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_no_file(
+    arguments: list[str],
+    message: str,
+    run: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    ckpt = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)
+    settings = ckpt["hyper_parameters"]
+    settings["quantization"]["weight_bits"] = 2
+    ckpt["state_dict"] = Classifier(**settings).state_dict()
+    torch.save(ckpt, "other.ckpt")
+    with pytest.raises(SystemExit) as stop:
+        main([str(run) if word == "RUN" else word for word in arguments])
+    assert stop.value.code == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+    assert message in error
+    assert [path.name for path in tmp_path.iterdir()] == ["other.ckpt"]
+
+
+def test_a_run_of_a_comparison(run: Path, tmp_path: Path) -> None:
+    shutil.copy(run / "checkpoints" / "last.ckpt", tmp_path / "final.ckpt")
+    (tmp_path / "result.json").write_text('{"settings": {"data": "mnist5k"}}')
+    found = load_run(str(tmp_path), None, None, None)
+    assert (found.data, found.ckpt) == ("mnist5k", tmp_path / "final.ckpt")
