@@ -104,11 +104,7 @@ def run_experiment(subject: Experiment, number: int = 1) -> Finished:
     finally:
         torch.set_num_threads(threads)
     findings = [
-        Finding(
-            name,
-            subject.expected.get(name, MISSING),
-            _without_tensors(result.values.get(name, MISSING)),
-        )
+        Finding(name, subject.expected.get(name, MISSING), _without_tensors(result.values.get(name, MISSING)))
         for name in subject.expected | result.values
     ]
     compared = [graph for graph in result.graphs if graph.leaves_agree is not None]

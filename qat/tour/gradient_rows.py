@@ -30,14 +30,7 @@ from qat.gradients import (
 )
 from qat.losses import cross_entropy, distillation_loss, huber_loss
 from qat.memory import recompute
-from qat.quantizers import (
-    DorefaScale,
-    IntGrid,
-    LearnedScale,
-    ObservedScale,
-    PactScale,
-    Quantizer,
-)
+from qat.quantizers import DorefaScale, IntGrid, LearnedScale, ObservedScale, PactScale, Quantizer
 
 # No element is whole, a tie, or a bound of what is checked here.
 X = torch.linspace(-2.3, 2.4, 12, dtype=torch.float64).reshape(4, 3)
@@ -161,10 +154,7 @@ ROWS: dict[str, Row] = {
         lambda g, x: g * ((x >= 0) & (x < 1)),
     ),
     "Quantizer, DoReFa": Row(
-        DOREFA,
-        "round(tanh(x) / max|tanh(x)| / s) s",
-        "that of tanh(x) / max|tanh(x)|",
-        _squeezed,
+        DOREFA, "round(tanh(x) / max|tanh(x)| / s) s", "that of tanh(x) / max|tanh(x)|", _squeezed
     ),
     "huber_loss": Row(huber_loss, "e^2/2 or d(|e| - d/2)", "g e or g d sign(e)", inputs=(X, Y)),
     "cross_entropy": Row(

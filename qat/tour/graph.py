@@ -3,15 +3,15 @@
 from dataclasses import dataclass
 from typing import Literal
 
+NodeKind = Literal["input", "detached", "operation", "custom", "output"]  # detached: not on the graph
+
 
 @dataclass(frozen=True)
 class GraphNode:
     """A leaf tensor, an operation, or the output where the backward starts."""
 
     name: str  # of the tensor, or of the class of its `grad_fn`
-    kind: Literal[
-        "input", "detached", "operation", "custom", "output"
-    ]  # detached: the backward ends before it
+    kind: NodeKind
     count: int = 1  # of equal operations in a row that this node stands for
     differences: str = ""  # the gradient of an input by central differences
     agrees: bool = True  # whether they equal the gradient that autograd computed

@@ -15,7 +15,7 @@ from torch.autograd.graph import Node
 from qat.tour.differences import central_differences, is_close
 from qat.tour.errors import NO_ERROR, error_of
 from qat.tour.experiment import Measured
-from qat.tour.graph import GraphArrow, GraphNode, TracedGraph
+from qat.tour.graph import GraphArrow, GraphNode, NodeKind, TracedGraph
 from qat.tour.text import short
 
 
@@ -95,7 +95,7 @@ def trace(
             nodes.append(GraphNode(name or "leaf", "input", **compared.get(name, {})))
         else:
             raises = sent.get(function, []) is None
-            kind = "custom" if isinstance(function, BackwardCFunction) else "operation"
+            kind: NodeKind = "custom" if isinstance(function, BackwardCFunction) else "operation"
             nodes.append(GraphNode(type(function).__name__, kind, shown_by.count(place), raises=raises))
     for name, x in tensors.items():
         if name not in names and x is not output:

@@ -19,6 +19,10 @@ CHAPTER = Chapter("Second derivatives")
 Function = Callable[[Tensor], Tensor]
 
 
+def _fourth_power_plus_cube(square: Function) -> Function:
+    return lambda x: square(square(x)) + x**3
+
+
 def _gradient(function: Function, x: Tensor) -> Tensor:
     """The gradient of a function at x, with a graph of its own."""
     return torch.autograd.grad(function(x).sum(), x, create_graph=True)[0]
@@ -61,7 +65,7 @@ def lost() -> Measured:
         ("once_differentiable", SquareOnce.apply, wrong),
     ):
         x = leaf(3.0)
-        first = _gradient(lambda x, square=square: square(square(x)) + x**3, x)
+        first = _gradient(_fourth_power_plus_cube(square), x)
         graphs.append(trace(first, caption=name, check=lambda x: 4 * x**3 + 3 * x**2, differs=differs, x=x))
         measured[name] = x.grad
     return Measured(measured, graphs)
@@ -79,7 +83,7 @@ def lost() -> Measured:
 def refused() -> Measured:
     square = numpy_function(lambda x: x * x, lambda g, y, x: 2 * g * x)
     x = leaf(3.0)
-    first = _gradient(lambda x: square(square(x)) + x**3, x)
+    first = _gradient(_fourth_power_plus_cube(square), x)
     by_grad = error_of(lambda: torch.autograd.grad(first, x, retain_graph=True))
     graph = trace(first, caption="graph of the gradient", x=x)
     return Measured({"first": first, "autograd.grad": by_grad, "backward": graph.error}, [graph])

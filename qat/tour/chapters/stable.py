@@ -45,11 +45,7 @@ def log_sum_exp() -> Measured:
 @CHAPTER.experiment(
     "Gradient clipping",
     why="The forward is the identity. The backward limits each element of the gradient, or its norm.",
-    expected={
-        "not clipped": [30.0, -40.0],
-        "by value, 1": [1.0, -1.0],
-        "by norm, 1": [0.6, -0.8],
-    },
+    expected={"not clipped": [30.0, -40.0], "by value, 1": [1.0, -1.0], "by norm, 1": [0.6, -0.8]},
 )
 def clipping() -> Measured:
     measured, graphs = {}, []
