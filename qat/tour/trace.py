@@ -4,7 +4,7 @@ Nodes and arrows are read from `grad_fn.next_functions`. Hooks on these nodes re
 backward runs, so the graph shows what autograd really did.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -61,59 +61,42 @@ def trace(
         tensors: leaves and intermediate values, by their names in the drawing.
     """
     seed = torch.ones_like(output) if gradient is None else gradient
-    functions = _inputs_first(output.grad_fn, [])
-    names = [_name(function, tensors) for function in functions]
     # Read the values now: an experiment may change the tensors later.
     values = {name: f"{name} = {short(x)}" for name, x in tensors.items()} | {"": ""}
-    sent: dict[Node, list[str] | None] = {}  # the gradients that a node has passed on; None where it has not
-    handles = []
-    for function in functions:
-        handles.append(function.register_prehook(lambda _, f=function: sent.update({f: None})))
-        handles.append(function.register_hook(lambda grads, _, f=function: sent.update({f: _texts(grads)})))
-    error = error_of(lambda: output.backward(seed))
-    for handle in handles:
-        handle.remove()
+    functions = _inputs_first(output.grad_fn, [])
+    names = {function: _name(function, tensors) for function in functions}
+    error, sent = _run_backward(output, seed, functions)
     compared: dict[str, Any] = {}
-    if check and error == NO_ERROR:
+    if check and not error:
         leaves = {name: x for name, x in tensors.items() if x.is_leaf}
         for name, found in central_differences(check, leaves, seed).items():
             agrees = is_close(tensors[name].grad, found)
             compared[name] = {"differences": short(found), "agrees": agrees}
-
-    edges: dict[tuple[int, int], list[str]] = {}
-    for place, function in enumerate(functions):
-        gradients = sent.get(function) or [""] * len(function.next_functions)
-        for (before, _), text in zip(function.next_functions, gradients, strict=True):
-            if before is not None:
-                edges.setdefault((functions.index(before), place), []).append(text)
-    shown_by = _merge_rows(functions, names, edges)
-    places = sorted(set(shown_by))
+    edges = _edges(functions, sent)
+    shown_by = _merge_rows(names, edges)
+    shown = [function for function in functions if shown_by[function] is function]
     nodes = []
-    for place in places:
-        function, name = functions[place], names[place]
+    for function in shown:
+        count, raises = [*shown_by.values()].count(function), sent.get(function, []) is None
         if hasattr(function, "variable"):
-            nodes.append(GraphNode(name or "leaf", "input", **compared.get(name, {})))
+            nodes.append(GraphNode(names[function] or "leaf", "input", **compared.get(names[function], {})))
         else:
-            raises = sent.get(function, []) is None
             kind: NodeKind = "custom" if isinstance(function, BackwardCFunction) else "operation"
-            nodes.append(GraphNode(type(function).__name__, kind, shown_by.count(place), raises=raises))
+            nodes.append(GraphNode(type(function).__name__, kind, count, raises=raises))
     for name, x in tensors.items():
-        if name not in names and x is not output:
+        if name not in names.values() and x is not output:
             nodes.append(GraphNode(values[name], "detached", **compared.get(name, {})))
-    nodes.append(GraphNode("out" if functions else f"out = {short(output)}", "output"))
+    arrows = [
+        GraphArrow(shown.index(one), shown.index(shown_by[other]), values[names[one]], _sum(texts))
+        for (one, other), texts in edges.items()
+        if one in shown
+    ]
     if functions:
-        arrows = [
-            GraphArrow(
-                places.index(source), places.index(shown_by[target]), values[names[source]], _sum(texts)
-            )
-            for (source, target), texts in edges.items()
-            if shown_by[source] == source
-        ]
-        arrows.append(GraphArrow(len(places) - 1, len(nodes) - 1, short(output), short(seed)))
+        arrows.append(GraphArrow(len(shown) - 1, len(nodes), short(output), short(seed)))
     else:
-        arrows = [GraphArrow(n, n + 1, broken=True) for n in range(len(nodes) - 1)]
+        arrows = [GraphArrow(n, n + 1, broken=True) for n in range(len(nodes))]
+    nodes.append(GraphNode("out" if functions else f"out = {short(output)}", "output"))
     agree = all(one["agrees"] for one in compared.values()) if compared else None
-    error = "" if error == NO_ERROR else error
     return TracedGraph(tuple(nodes), tuple(arrows), caption, differs, error, agree)
 
 
@@ -134,16 +117,38 @@ def _name(function: Node, tensors: dict[str, Tensor]) -> str:
     return ""
 
 
-def _merge_rows(
-    functions: list[Node], names: list[str], edges: dict[tuple[int, int], list[str]]
-) -> list[int]:
-    """The index of the node that shows each node: of equal operations in a row, the last one shows all."""
-    shown_by = list(range(len(functions)))
-    for source, target in sorted(edges, reverse=True):
-        same = type(functions[source]) is type(functions[target])
-        alone = sum(a == source for a, _ in edges) == 1 == sum(b == target for _, b in edges)
-        if same and alone and not names[source] and not isinstance(functions[source], BackwardCFunction):
-            shown_by[source] = shown_by[target]
+def _run_backward(output: Tensor, seed: Tensor, functions: list[Node]) -> tuple[str, dict[Node, Any]]:
+    """The error, or empty, and the gradients that each node passed on; None where it began and raised."""
+    sent: dict[Node, list[str] | None] = {}
+    handles = []
+    for function in functions:
+        handles.append(function.register_prehook(lambda _, f=function: sent.update({f: None})))
+        handles.append(function.register_hook(lambda grads, _, f=function: sent.update({f: _texts(grads)})))
+    error = error_of(lambda: output.backward(seed))
+    for handle in handles:
+        handle.remove()
+    return "" if error == NO_ERROR else error, sent
+
+
+def _edges(functions: list[Node], sent: dict[Node, Any]) -> dict[tuple[Node, Node], list[str]]:
+    """From node to node, in the direction of the forward: the gradients that came back."""
+    edges: dict[tuple[Node, Node], list[str]] = {}
+    for function in functions:
+        gradients = sent.get(function) or [""] * len(function.next_functions)
+        for (before, _), text in zip(function.next_functions, gradients, strict=True):
+            if before is not None:
+                edges.setdefault((before, function), []).append(text)
+    return edges
+
+
+def _merge_rows(names: dict[Node, str], edges: Iterable[tuple[Node, Node]]) -> dict[Node, Node]:
+    """The node that shows each node: of equal operations in a row, the last one shows all."""
+    shown_by = {function: function for function in names}
+    for one, other in reversed(list(edges)):
+        same = type(one) is type(other) and not isinstance(one, BackwardCFunction)
+        alone = sum(a is one for a, _ in edges) == 1 == sum(b is other for _, b in edges)
+        if same and alone and not names[one]:
+            shown_by[one] = shown_by[other]
     return shown_by
 
 
