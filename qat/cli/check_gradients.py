@@ -1,6 +1,7 @@
 """The verb `check_gradients`: a table of every gradient, or the check of one user-defined function."""
 
 import importlib
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,6 +22,8 @@ from qat.tour import ROWS
 
 WIDE = 130  # columns that the table needs to show the formulas of the forward too
 HEADER = ("function", "forward", "gradient", "first", "second", "surrogate", "verdict")
+DESCRIPTION = "Check every gradient of the package, or the gradient of one user-defined function."
+FUNCTION_HELP = "Function class or callable, as in my_module:MyFunction. By default the whole package."
 SHAPE_HELP = "Shape of an input, as in 4,3 or (); repeat it for each input. By default 4,3."
 
 
@@ -30,10 +33,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     Raises:
         SystemExit: 1 where a gradient is wrong, 2 on bad input.
     """
-    text = "Check every gradient of the package, or the gradient of one user-defined function."
-    parser = OneLineParser(description=text, allow_abbrev=False)
-    text = "Function class or callable of tensors, as in my_module:MyFunction. By default the whole package."
-    parser.add_argument("function", type=str | None, nargs="?", default=None, help=text)
+    parser = OneLineParser(description=DESCRIPTION, allow_abbrev=False)
+    parser.add_argument("function", type=str | None, nargs="?", default=None, help=FUNCTION_HELP)
     parser.add_argument("--shape", type=str, action="append", help=SHAPE_HELP)
     parser.add_function_arguments(check_function, skip={"target", "shapes"})
     args = vars(parser.parse_args(None if argv is None else list(argv)))
@@ -99,11 +100,7 @@ def check_function(
 
 
 def load(target: str) -> Callable[..., Any]:
-    """The function at `module:name` or `module.name`. Modules in the current folder are found.
-
-    Raises:
-        ValueError: the module or the name does not exist, or it is not callable.
-    """
+    """The function at `module:name` or `module.name`, also of a module in the current folder."""
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -123,13 +120,8 @@ def load(target: str) -> Callable[..., Any]:
 
 
 def random_input(shape: str, low: float, high: float, generator: torch.Generator) -> Tensor:
-    """A float64 tensor, uniform in `[low, high)`, of a shape such as "4,3"; "()" is a scalar.
-
-    Raises:
-        ValueError: the shape is not a list of sizes.
-    """
-    sizes = [size.strip() for size in shape.strip("() ").split(",") if size.strip()]
-    if not all(size.isdecimal() for size in sizes) or (not sizes and shape.strip() != "()"):
+    """A float64 tensor, uniform in `[low, high)`, of a shape such as "4,3"; "()" is a scalar."""
+    if not re.fullmatch(r"\(\)|\(?\d+(,\d+)*,?\)?", shape.replace(" ", "")):
         raise ValueError(f"shape must be sizes with commas, as in 4,3, or (); got {shape!r}")
-    unit = torch.rand([int(size) for size in sizes], dtype=torch.float64, generator=generator)
-    return low + (high - low) * unit
+    sizes = [int(size) for size in re.findall(r"\d+", shape)]
+    return low + (high - low) * torch.rand(sizes, dtype=torch.float64, generator=generator)

@@ -15,6 +15,9 @@ from qat.tour.experiment import Chapter, Finished
 from qat.tour.text import excerpt, readable
 from qat.whole_file import check_folder
 
+DESCRIPTION = "Run experiments on custom gradients and compare what they measure with what is expected."
+HTML_HELP = "Also write the experiments, with their graphs, as one HTML page."
+
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line; `argv` without the program's name, by default the process's own.
@@ -22,10 +25,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     Raises:
         SystemExit: 1 where a measured value is not the expected one, 2 on bad input.
     """
-    text = "Run experiments on custom gradients and compare what they measure with what is expected."
-    parser = OneLineParser(description=text, allow_abbrev=False)
-    text = "Also write the experiments, with their graphs, as one HTML page."
-    parser.add_argument("--html", type=str | None, default=None, metavar="FILE", help=text)
+    parser = OneLineParser(description=DESCRIPTION, allow_abbrev=False)
+    parser.add_argument("--html", type=str | None, default=None, metavar="FILE", help=HTML_HELP)
     html = parser.parse_args(None if argv is None else list(argv)).html
     console = Console(highlight=False)
 

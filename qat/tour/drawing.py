@@ -7,6 +7,7 @@ are all items of a layer, so nothing overlaps.
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
+from math import inf
 from statistics import fmean
 
 from qat.tour.graph import GraphArrow, GraphNode, TracedGraph
@@ -18,6 +19,7 @@ GAP = 22  # between layers
 MARGIN = 8
 APART = 18  # between the items of a layer
 PAIR = 3.5  # half the distance between the arrow forward and the arrow back
+SWEEPS = 20  # over all layers, to straighten the arrows
 PORT = 18  # distance between arrows at one box
 
 
@@ -71,8 +73,12 @@ def draw(graph: TracedGraph) -> Drawing:
         for one, other in pairwise(chains[-1]):
             one.below.append(other)
             other.above.append(one)
-    for items in layers:
-        _place_above_readers(items)
+    for items in layers:  # from the output up, each item near what it leads to
+        wanted = {item: fmean([other.x for other in item.below] or [0]) for item in items}
+        items.sort(key=wanted.__getitem__)  # arrows into one box stay in the order of its arguments
+        _place(items, wanted)
+    for items in [*reversed(layers), *layers] * SWEEPS:  # then between all that it is connected to
+        _place(items, {item: fmean(o.x for o in item.above + item.below or [item]) for item in items})
     everything = [item for items in layers for item in items]
     left = min(item.x - item.width / 2 for item in everything) - MARGIN
     height = float(MARGIN)
@@ -118,16 +124,13 @@ def _depths(graph: TracedGraph) -> list[int]:
     return [one or max(depths) for one in depths[:-1]] + [0]
 
 
-def _place_above_readers(items: list[DrawnItem]) -> None:
-    """Put the items of a layer side by side, as near to what they lead to as they can be."""
+def _place(items: list[DrawnItem], wanted: dict[DrawnItem, float]) -> None:
+    """Put the items of a layer side by side, in their order, as near to the wanted places as they can be."""
+    right = -inf
     for item in items:
-        item.x = fmean(other.x for other in item.below) if item.below else 0
-    items.sort(key=lambda item: item.x)  # arrows into one box stay in the order of its arguments
-    wanted, right = fmean(item.x for item in items), 0.0
-    for item in items:
-        item.x = right + item.width / 2
-        right += item.width + APART
-    shift = wanted - fmean(item.x for item in items)
+        item.x = max(wanted[item], right + APART + item.width / 2)
+        right = item.x + item.width / 2
+    shift = fmean(wanted[item] - item.x for item in items)
     for item in items:
         item.x += shift
 
