@@ -48,7 +48,7 @@ class DrawnItem:
 
 
 @dataclass(frozen=True)
-class Drawing:
+class GraphDrawing:
     """The boxes and labels, and each line as CSS class and SVG path."""
 
     width: float
@@ -57,7 +57,7 @@ class Drawing:
     lines: list[tuple[str, str]]
 
 
-def draw(graph: TracedGraph) -> Drawing:
+def draw(graph: TracedGraph) -> GraphDrawing:
     """Lay out a graph."""
     boxes, depths = [_box(node) for node in graph.nodes], _depths(graph)
     layers: list[list[DrawnItem]] = [[] for _ in range(2 * max(depths) + 1)]  # that of the output first
@@ -94,7 +94,7 @@ def draw(graph: TracedGraph) -> Drawing:
             lines.append(("backward", _path(chain, PAIR)))
         kind = "broken" if arrow.broken else "forward"
         lines.append((kind, _path(chain, -PAIR if arrow.gradient else 0)))
-    return Drawing(width, height - GAP + MARGIN, everything, lines)
+    return GraphDrawing(width, height - GAP + MARGIN, everything, lines)
 
 
 def _box(node: GraphNode) -> DrawnItem:

@@ -62,7 +62,7 @@ class Chapter:
 
 
 @dataclass(frozen=True)
-class Finding:
+class ComparedValue:
     """One expected value and the measured one."""
 
     name: str
@@ -79,7 +79,7 @@ class Finished:
     """An experiment that has run."""
 
     experiment: Experiment
-    findings: tuple[Finding, ...]
+    findings: tuple[ComparedValue, ...]
     graphs: tuple[TracedGraph, ...]
     number: int = 1  # its place in the tour
 
@@ -104,14 +104,16 @@ def run_experiment(subject: Experiment, number: int = 1) -> Finished:
     finally:
         torch.set_num_threads(threads)
     findings = [
-        Finding(name, subject.expected.get(name, MISSING), _without_tensors(result.values.get(name, MISSING)))
+        ComparedValue(
+            name, subject.expected.get(name, MISSING), _without_tensors(result.values.get(name, MISSING))
+        )
         for name in subject.expected | result.values
     ]
     compared = [graph for graph in result.graphs if graph.leaves_agree is not None]
     for graph in compared:
         name = "finite differences" + (f", {graph.caption}" if len(compared) > 1 else "")
         measured = "agree" if graph.leaves_agree else "differ"
-        findings.append(Finding(name, "differ" if graph.differs else "agree", measured))
+        findings.append(ComparedValue(name, "differ" if graph.differs else "agree", measured))
     return Finished(subject, tuple(findings), tuple(result.graphs), number)
 
 

@@ -69,7 +69,7 @@ class SquareWithModes(Square):
         return Square.backward(ctx, g)
 
 
-class Multiply(torch.autograd.Function):
+class TimesConstant(torch.autograd.Function):
     """Forward: `k x`. Gradient: `k g` for x, `None` for the number k."""
 
     @staticmethod
@@ -82,7 +82,7 @@ class Multiply(torch.autograd.Function):
         return g * ctx.k, None
 
 
-class MultiplyTooFew(Multiply):
+class TimesConstantTooFew(TimesConstant):
     """Returns one gradient for two arguments."""
 
     @staticmethod

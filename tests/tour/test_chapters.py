@@ -138,7 +138,7 @@ def test_the_graph_is_the_real_one() -> None:
 
 def test_the_node_that_raises_is_marked() -> None:
     (graph,) = result_of("One gradient too few").graphs
-    assert [node.name for node in graph.nodes if node.raises] == ["MultiplyTooFewBackward"]
+    assert [node.name for node in graph.nodes if node.raises] == ["TimesConstantTooFewBackward"]
 
 
 def test_equal_operations_in_a_row_are_one_box() -> None:

@@ -5,7 +5,7 @@ import torch
 from qat.tour.errors import collected_warnings, error_of
 from qat.tour.expectation import Contains
 from qat.tour.experiment import Chapter, Measured
-from qat.tour.functions import Clip, Multiply, MultiplyTooFew, Product, Square
+from qat.tour.functions import Clip, TimesConstant, TimesConstantTooFew, Product, Square
 from qat.tour.trace import differentiate, leaf, trace
 
 CHAPTER = Chapter("The contract of a Function")
@@ -54,7 +54,7 @@ def instance() -> Measured:
     expected={"error": Contains("returned an incorrect number of gradients (expected 2, got 1)")},
 )
 def too_few() -> Measured:
-    return differentiate(lambda x: MultiplyTooFew.apply(x, 3.0), x=leaf(1.0, 2.0))
+    return differentiate(lambda x: TimesConstantTooFew.apply(x, 3.0), x=leaf(1.0, 2.0))
 
 
 @CHAPTER.experiment(
@@ -63,7 +63,7 @@ def too_few() -> Measured:
     expected={"forward": [3.0, 6.0], "gradient": [3.0, 3.0]},
 )
 def none() -> Measured:
-    return differentiate(lambda x: Multiply.apply(x, 3.0), x=leaf(1.0, 2.0))
+    return differentiate(lambda x: TimesConstant.apply(x, 3.0), x=leaf(1.0, 2.0))
 
 
 @CHAPTER.experiment(
