@@ -5,7 +5,7 @@ import torch
 from qat.tour.errors import collected_warnings, error_of
 from qat.tour.expectation import Contains
 from qat.tour.experiment import Chapter, Measured
-from qat.tour.functions import Clip, TimesConstant, TimesConstantTooFew, Product, Square
+from qat.tour.functions import Clip, Product, Square, TimesConstant, TimesConstantTooFew
 from qat.tour.trace import differentiate, leaf, trace
 
 CHAPTER = Chapter("The contract of a Function")
