@@ -17,12 +17,13 @@ def add_options(parser: ArgumentParser, settings: type) -> None:
     helps = {entry.arg_name: entry.description for entry in parse(settings.__doc__ or "").params}
     hints = get_type_hints(settings)
     for field in fields(settings):
-        options: dict[str, Any] = {"type": hints[field.name], "default": field.default}
+        default: Any = field.default
+        options: dict[str, Any] = {"type": hints[field.name], "default": default}
         if get_origin(hints[field.name]) is tuple:
-            options = {"type": get_args(hints[field.name])[0], "default": list(field.default), "nargs": "+"}
+            options = {"type": get_args(hints[field.name])[0], "default": list(default), "nargs": "+"}
         parser.add_argument(f"--{field.name}", help=helps[field.name], **options)
 
 
 def take_options(settings: type[T], args: Namespace) -> T:
     """The dataclass with the values of the options; what it raises is not caught."""
-    return settings(**{field.name: args[field.name] for field in fields(settings)})
+    return settings(**{field.name: args[field.name] for field in fields(settings)})  # type: ignore[arg-type] # T is a dataclass

@@ -81,6 +81,6 @@ def _parser() -> OneLineParser:
 def _in_words(workload: Workload, compiled: bool) -> str:
     shape = "x".join(map(str, workload.image))
     return (
-        f"{workload.model}, {workload.batch} images of {shape}, {workload.bits} bits, {workload.scale} scales; "
-        f"kernels {'compiled' if compiled else 'eager'}"
+        f"{workload.model}, {workload.batch} images of {shape}, {workload.bits} bits, {workload.scale} scales"
+        f"; kernels {'compiled' if compiled else 'eager'}"
     )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
+from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
@@ -19,7 +19,7 @@ from qat.measure.modes import FLOAT, PACKED, PACKED_CHECKPOINTED, QAT
 from qat.measure.rounds import quartiles
 from qat.whole_file import draft_of
 
-INK, MUTED, GRID, PAPER = "#1d2228", "#59626d", "#d9dee4", "#fefefe"
+INK, PAPER = "#1d2228", "#fefefe"
 GREY, LIGHT = "#666c74", "#a9b0b8"
 WIDTH = 912 / 72  # inches
 PANELS = {
@@ -27,27 +27,7 @@ PANELS = {
     "held": "Held between forward and backward, measured",
     "peak": "Peak of a step, measured",
 }
-STYLE: dict[Any, Any] = {
-    "font.family": "DejaVu Sans",  # comes with matplotlib: the same figure everywhere
-    "font.size": 11,
-    "text.color": INK,
-    "axes.edgecolor": MUTED,
-    "axes.labelcolor": INK,
-    "axes.titlesize": 12,
-    "axes.titlelocation": "left",
-    "axes.titlepad": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "figure.constrained_layout.use": True,
-    "figure.constrained_layout.h_pad": 0.1,
-    "figure.constrained_layout.w_pad": 0.1,
-    "grid.color": GRID,
-    "grid.linewidth": 0.8,
-    "legend.frameon": False,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-}
+STYLE = Path(__file__).with_suffix(".mplstyle")
 
 
 @dataclass(frozen=True)
@@ -74,9 +54,9 @@ STYLES = {
 
 
 def save_figures(study: MemoryStudy, out: Path) -> list[Path]:
-    """Write `modes.png`, and `depth.png` and `budget.png` if they were measured; remove earlier ones if not."""
+    """Write `modes.png`, and `depth.png` and `budget.png` if they were measured; else remove earlier ones."""
     written = []
-    with mpl.rc_context(STYLE):
+    with style.context(STYLE):
         figures = {
             "modes.png": modes_figure(study.rows),
             "depth.png": depth_figure(study.depth) if study.depth else None,
@@ -154,10 +134,10 @@ def draw_bars(
 
 def _draw_curves(ax: Axes, sweep: DepthSweep, sizes: Callable[[Curve], list[float]]) -> None:
     for name, curve in sweep.curves.items():
-        style = STYLES[name]
+        look = STYLES[name]
         megabytes = [size / 1e6 for size in sizes(curve)]
-        line = {"color": style.colour, "linestyle": style.dashes, "marker": style.marker}
-        ax.plot(sweep.depths, megabytes, label=name, linewidth=style.width, **line)
+        line = {"color": look.colour, "linestyle": look.dashes, "marker": look.marker}
+        ax.plot(sweep.depths, megabytes, label=name, linewidth=look.width, **line)
     ax.set(xscale="log", yscale="log", xlabel="residual blocks", xticks=sweep.depths)
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

@@ -3,8 +3,8 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict
+from typing import Any, NamedTuple
 
 import psutil
 import torch
@@ -19,14 +19,8 @@ INTERVAL = 0.001  # seconds between two readings
 STEPS = 2
 
 
-@dataclass(frozen=True)
-class Growth:
-    """Bytes by which a process grew.
-
-    Args:
-        peak: at most.
-        held: between forward and backward.
-    """
+class Growth(NamedTuple):
+    """Bytes by which a process grew: at most, and between forward and backward."""
 
     peak: int
     held: int

@@ -39,13 +39,13 @@ def op_candidates(shape: Sequence[int], device: str) -> list[Candidate]:
         "qat, by channel": lambda: weight_quantizer(x, BITS, axis=0),
         LEARNED: lambda: quantizer(scale="learned"),
     }
-    peers = [(name, make, None) for name, make in peer_torch_ao.quantizers(x, BITS).items()]
-    peers += [(name, make, "brevitas") for name, make in peer_brevitas.quantizers(x, BITS).items()]
+    torch_ao, brevitas = peer_torch_ao.quantizers(x, BITS), peer_brevitas.quantizers(x, BITS)
     return [
         Candidate(FLOOR, lambda: TimedCall(lambda: (x * 2, g * 2))),
         *(Candidate(name, partial(_ours, make, x, g)) for name, make in ours.items()),
         *(Candidate(f"{name}, QAT_COMPILE=0", partial(_eager, make, x, g)) for name, make in ours.items()),
-        *(Candidate(name, partial(_peer, make, x, g), package) for name, make, package in peers),
+        *(Candidate(name, partial(_peer, make, x, g)) for name, make in torch_ao.items()),
+        *(Candidate(name, partial(_peer, make, x, g), "brevitas") for name, make in brevitas.items()),
     ]
 
 

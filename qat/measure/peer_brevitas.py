@@ -20,15 +20,16 @@ def quantizers(x: Tensor, bits: int) -> dict[str, Callable[[], nn.Module]]:
     return {"Brevitas, learned": partial(make, LEARNS), "Brevitas, first 300": partial(make, COLLECTS)}
 
 
-def network(model: nn.Module, bits: int, collect: int) -> nn.Module:
+def network(collect: int, model: nn.Module, images: Tensor, bits: int = 4) -> nn.Module:
     """Replace torch's layers by those of Brevitas, quantized where ours are, and return the network.
 
     Weights are quantized per channel; the input and the weights of the first and last layer have 8 bits.
 
     Args:
-        model: is changed in place.
-        bits: of the other weights and activations.
         collect: batches in which activations take a percentile.
+        model: is changed in place.
+        images: not used.
+        bits: of the other weights and activations.
     """
     from brevitas import nn as qnn
     from brevitas.quant import Int8ActPerTensorFloat, Int8WeightPerChannelFloat

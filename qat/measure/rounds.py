@@ -9,6 +9,8 @@ from statistics import median, quantiles
 
 import torch
 
+from qat.progress import announced
+
 FIRST_CALLS = 3  # the second may still compile: only then are a gradient's strides known
 TURN = 0.1  # seconds: a shorter call is repeated within its turn, because the cost of large memory varies
 MOST = 1000  # calls in a turn
@@ -44,7 +46,7 @@ class Candidate:
     @property
     def missing(self) -> str:
         """Why it cannot run here, with the remedy; empty if it can."""
-        if self.package is None or find_spec(self.package) is not None:
+        if self.package is None or find_spec(self.package):
             return ""
         return f'{self.package} is not installed: python -m pip install --editable ".[bench]"'
 
@@ -85,6 +87,11 @@ class Timing:
         """The median of `ratios`."""
         return median(self.ratios(other))
 
+    @property
+    def absence(self) -> str:
+        """Why there are no seconds."""
+        return f"{self.name}: {self.missing or 'failed: ' + self.error}"
+
 
 def quartiles(values: Sequence[float]) -> list[float]:
     """The lower quartile, the median and the upper quartile."""
@@ -92,20 +99,14 @@ def quartiles(values: Sequence[float]) -> list[float]:
 
 
 def seconds_of(call: Callable[[], object], calls: int, device: str) -> float:
-    """The mean seconds of one of several calls in a row; on a GPU by its own clock."""
-    if device == "cpu":
-        start = time.perf_counter()
-        for _ in range(calls):
-            call()
-        return (time.perf_counter() - start) / calls
-    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    torch.cuda.synchronize()
-    begin.record()
+    """The mean seconds of one of several calls in a row; a GPU is waited for before and after them."""
+    wait = torch.cuda.synchronize if device == "cuda" else lambda: None
+    wait()
+    start = time.perf_counter()
     for _ in range(calls):
         call()
-    end.record()
-    end.synchronize()
-    return begin.elapsed_time(end) / 1000 / calls
+    wait()
+    return (time.perf_counter() - start) / calls
 
 
 def rotate(names: Sequence[str], rounds: int) -> Iterator[list[str]]:
@@ -123,51 +124,44 @@ def rotate(names: Sequence[str], rounds: int) -> Iterator[list[str]]:
         gc.unfreeze()
 
 
-def turns(candidates: int, rounds: int) -> int:
-    """How many times `measure` announces a turn."""
-    return candidates * (rounds + 2)
-
-
-def measure(
-    candidates: Sequence[Candidate], rounds: int, device: str, announce: Callable[[str], None]
-) -> list[Timing]:
-    """Build all candidates, call each a few times, then time them round by round.
+def measure(title: str, candidates: Sequence[Candidate], rounds: int, device: str) -> list[Timing]:
+    """Build all candidates, call each a few times, then time them round by round, beside a progress bar.
 
     Args:
+        title: of the progress bar.
         candidates: in the order of the table.
         rounds: at least 1.
         device: `cpu` or `cuda`.
-        announce: called before each of `turns(len(candidates), rounds)` turns.
     """
     timings = {candidate.name: Timing(candidate.name, missing=candidate.missing) for candidate in candidates}
-    calls: dict[str, TimedCall] = {}
-    for candidate in candidates:
-        announce(f"first calls: {candidate.name}")
-        if not candidate.missing:
-            _start(candidate, calls, timings[candidate.name])
+    calls: dict[str, Callable[[], object]] = {}
     repeats: dict[str, int] = {}
-    for name in timings:
-        # Once more: building the others can make a compiled candidate compile again.
-        announce(f"second calls: {name}")
-        if name in calls:
-            seconds = [seconds_of(calls[name].call, 1, device) for _ in range(2)]
-            repeats[name] = min(MOST, max(1, round(TURN / max(seconds[-1], 1e-9))))
-    for number, names in enumerate(rotate(list(timings), rounds), 1):
-        for name in names:
-            announce(f"round {number} of {rounds}: {name}")
+    with announced(title, len(candidates) * (rounds + 2)) as announce:
+        for candidate in candidates:
+            announce(f"first calls: {candidate.name}")
+            if not candidate.missing:
+                _start(candidate, calls, timings[candidate.name])
+        for name in timings:
+            # Once more: building the others can make a compiled candidate compile again.
+            announce(f"second calls: {name}")
             if name in calls:
-                timings[name].seconds.append(seconds_of(calls[name].call, repeats[name], device))
+                seconds = [seconds_of(calls[name], 1, device) for _ in range(2)]
+                repeats[name] = min(MOST, max(1, round(TURN / max(seconds[-1], 1e-9))))
+        for number, names in enumerate(rotate(list(timings), rounds), 1):
+            for name in names:
+                announce(f"round {number} of {rounds}: {name}")
+                if name in calls:
+                    timings[name].seconds.append(seconds_of(calls[name], repeats[name], device))
     return list(timings.values())
 
 
-def _start(candidate: Candidate, calls: dict[str, TimedCall], timing: Timing) -> None:
+def _start(candidate: Candidate, calls: dict[str, Callable[[], object]], timing: Timing) -> None:
     try:
         timed = candidate.build()
         for _ in range(FIRST_CALLS):
             timed.call()
         timing.path = timed.path()
     except Exception as error:  # whatever another framework raises; the others are timed all the same
-        lines = str(error).strip().splitlines()
-        timing.error = f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
+        timing.error = f"{type(error).__name__}: {(str(error).strip() or 'no message').splitlines()[0]}"
     else:
-        calls[candidate.name] = timed
+        calls[candidate.name] = timed.call

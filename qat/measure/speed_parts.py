@@ -1,6 +1,6 @@
 """The parts of the benchmark: each measures, and returns tables, plain values for JSON, and errors."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, Literal
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from qat.measure import ops, peer_brevitas, peer_torch_ao, startup
 from qat.measure.modes import FLOAT, FLOAT_COMPILED, MODES, QAT, QAT_LEARNED, Mode
-from qat.measure.rounds import Candidate, TimedCall, Timing, measure, turns
+from qat.measure.rounds import Candidate, TimedCall, Timing, measure
 from qat.measure.shares import profile_step
 from qat.measure.speed_tables import scaling_table, shares_table, startup_table, timing_table
 from qat.measure.step import TrainStep
@@ -24,11 +24,8 @@ STEP_REFERENCES = {FLOAT: "float", FLOAT_COMPILED: "compiled", QAT: "qat"}
 PEERS: dict[str, tuple[Callable[[nn.Module, Tensor], nn.Module], str | None]] = {
     "torch.ao FX": (peer_torch_ao.fx_network, None),
     "torchao PT2E, 8 bits": (peer_torch_ao.pt2e_network, "torchao"),
-    "Brevitas": (lambda model, _: peer_brevitas.network(model, ops.BITS, peer_brevitas.LEARNS), "brevitas"),
-    "Brevitas, first 300": (
-        lambda model, _: peer_brevitas.network(model, ops.BITS, peer_brevitas.COLLECTS),
-        "brevitas",
-    ),
+    "Brevitas": (partial(peer_brevitas.network, peer_brevitas.LEARNS), "brevitas"),
+    "Brevitas, first 300": (partial(peer_brevitas.network, peer_brevitas.COLLECTS), "brevitas"),
 }
 
 
@@ -99,11 +96,10 @@ class PartResult:
 
 def run_ops(options: SpeedOptions) -> PartResult:
     """One fake-quantizer, forward and backward."""
-    timings = _measure("ops", _chosen(ops.op_candidates(options.size, options.device), options), options)
     shape = " x ".join(map(str, options.size))
     title = f"Fake-quantize forward and backward, {shape} floats, {ops.BITS} bits"
-    table = timing_table(title, timings, ops.OP_REFERENCES)
-    return PartResult([table], _plain(timings, ops.OP_REFERENCES), _errors(timings))
+    candidates = ops.op_candidates(options.size, options.device)
+    return _time_chosen("ops", title, candidates, ops.OP_REFERENCES, options)
 
 
 def run_scaling(options: SpeedOptions) -> PartResult:
@@ -114,9 +110,9 @@ def run_scaling(options: SpeedOptions) -> PartResult:
         timings[size] = [Timing(name, missing=missing) for name in ops.SCALING]
         if not missing:
             candidates = ops.scaling_candidates(size, options.device)
-            timings[size] = _measure(f"{size:,} elements", candidates, options)
+            timings[size] = measure(f"{size:,} elements", candidates, options.rounds, options.device)
     results = {str(size): _plain(row, [ops.FLOOR]) for size, row in timings.items()}
-    errors = _errors(timing for row in timings.values() for timing in row)
+    errors = [timing.absence for row in timings.values() for timing in row if timing.error]
     return PartResult([scaling_table(timings, ops.FLOOR)], results, errors)
 
 
@@ -124,12 +120,12 @@ def run_steps(options: SpeedOptions) -> PartResult:
     """One training step of each network."""
     found = PartResult(results={})
     for model in options.models:
-        candidates = _chosen(step_candidates(options.workload(model)), options)
-        timings = _measure(model, candidates, options)
         title = f"One training step of {model}, W4A4, batch {options.batch_size}, SGD"
-        found.tables.append(timing_table(title, timings, STEP_REFERENCES))
-        found.results[model] = _plain(timings, STEP_REFERENCES)
-        found.errors += [f"{model}: {error}" for error in _errors(timings)]
+        candidates = step_candidates(options.workload(model))
+        part = _time_chosen(model, title, candidates, STEP_REFERENCES, options)
+        found.tables += part.tables
+        found.results[model] = part.results
+        found.errors += part.errors
     return found
 
 
@@ -186,27 +182,24 @@ def _in_mode(workload: Workload, mode: Mode) -> TimedCall:
     return TrainStep(workload.build(mode), mode).on(*workload.random_batch())
 
 
-def _chosen(candidates: Iterable[Candidate], options: SpeedOptions) -> list[Candidate]:
-    names = options.names()
-    return [candidate for candidate in candidates if candidate.name in names]
-
-
-def _measure(title: str, candidates: Sequence[Candidate], options: SpeedOptions) -> list[Timing]:
-    with announced(title, turns(len(candidates), options.rounds)) as announce:
-        return measure(candidates, options.rounds, options.device, announce)
+def _time_chosen(
+    name: str,
+    title: str,
+    candidates: Sequence[Candidate],
+    references: Mapping[str, str],
+    options: SpeedOptions,
+) -> PartResult:
+    chosen = [candidate for candidate in candidates if candidate.name in options.names()]
+    timings = measure(name, chosen, options.rounds, options.device)
+    errors = [timing.absence for timing in timings if timing.error]
+    return PartResult([timing_table(title, timings, references)], _plain(timings, references), errors)
 
 
 def _plain(timings: Sequence[Timing], references: Iterable[str]) -> list[dict[str, Any]]:
     known = {timing.name: timing for timing in timings if timing.seconds}
-    rows = []
-    for timing in timings:
-        row = asdict(timing)
+    rows = [asdict(timing) for timing in timings]
+    for row, timing in zip(rows, timings, strict=True):
         if timing.seconds:
             ratios = {name: timing.ratio(known[name]) for name in references if name in known}
             row |= {"median": timing.median, "spread": timing.spread, "ratios": ratios}
-        rows.append(row)
     return rows
-
-
-def _errors(timings: Iterable[Timing]) -> list[str]:
-    return [f"{timing.name}: {timing.error}" for timing in timings if timing.error]

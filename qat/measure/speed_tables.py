@@ -23,7 +23,7 @@ def timing_table(title: str, timings: Sequence[Timing], references: Mapping[str,
         ratios = [digits(timing.ratio(known[name])) for name in columns]
         spread = f"{100 * timing.spread / timing.median:.0f} %"
         table.rows.append([timing.name, timing.path, digits(1000 * timing.median), spread, *ratios])
-    table.remarks = [_absence(timing) for timing in timings if not timing.seconds]
+    table.remarks = [timing.absence for timing in timings if not timing.seconds]
     return table
 
 
@@ -39,7 +39,7 @@ def scaling_table(timings: Mapping[int, Sequence[Timing]], reference: str) -> Re
             if timing.seconds and reference in known and timing.name != reference:
                 cells[-1] += f" ({digits(timing.ratio(known[reference]))})"
         table.rows.append([f"{size:,}", *cells])
-        absent = [timing.missing or _absence(timing) for timing in row if not timing.seconds]
+        absent = [timing.missing or timing.absence for timing in row if not timing.seconds]
         table.remarks += dict.fromkeys(absent)
     return table
 
@@ -54,7 +54,7 @@ def shares_table(title: str, shares: Iterable[Shares]) -> ResultTable:
 
 
 def startup_table(title: str, startups: Iterable[Startup]) -> ResultTable:
-    """Seconds for the kernels, and of the first steps over later ones, with an empty and with a filled cache."""
+    """Seconds for the kernels, and of the first steps over later ones, with an empty and a filled cache."""
     columns = [f"{cache}: {what}" for cache in CACHES for what in ("kernels", f"first {STEPS // 2} steps")]
     table = ResultTable(title, ["", *columns])
     for row in startups:
@@ -65,7 +65,3 @@ def startup_table(title: str, startups: Iterable[Startup]) -> ResultTable:
             seconds = [second for use in uses for second in (use.kernels, use.extra)]
             table.rows.append([row.name, *(f"{second:.1f}" for second in seconds)])
     return table
-
-
-def _absence(timing: Timing) -> str:
-    return f"{timing.name}: {timing.missing or 'failed: ' + timing.error}"

@@ -66,7 +66,7 @@ def path_of(x: Tensor) -> str:
 
 
 def paths_in(network: nn.Module, images: Tensor) -> str:
-    """How the quantizers run: `compiled`, `eager`, or the compiled ones of all, `12/21`; empty if there are none."""
+    """How the quantizers run: `compiled`, `eager`, or how many are compiled, `12/21`; empty without any."""
     paths: Counter[str] = Counter()
 
     def count(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:

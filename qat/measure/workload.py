@@ -71,7 +71,7 @@ class Workload:
             checkpoint_blocks(network, self.checkpoint or self._default_blocks(network))
         network.to(self.device).train()
         if mode.channels_last:
-            network.to(memory_format=torch.channels_last)  # type: ignore[call-overload] # its stub lacks it
+            network.to(memory_format=torch.channels_last)
         if mode.compiled:
             network.compile(fullgraph=True)
         return network

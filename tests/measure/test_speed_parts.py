@@ -5,15 +5,27 @@ from importlib.util import find_spec
 import pytest
 import torch
 
-from qat.measure.benchmark import steps
+from qat.measure import speed_parts
+from qat.measure.modes import FLOAT, MODES, QAT
+from qat.measure.speed_parts import IMAGES, SpeedOptions, run_profile, step_candidates
 
-CPU = torch.device("cpu")
-EAGER = [name for name, mode in steps.MODES.items() if not mode.compiled]
-COMPILED = [name for name, mode in steps.MODES.items() if mode.compiled]
+EAGER = [name for name, mode in MODES.items() if not mode.compiled]
+COMPILED = [name for name, mode in MODES.items() if mode.compiled]
+
+
+def test_the_globs_choose_candidates() -> None:
+    assert SpeedOptions(only=("x *", "float")).names() == {"x * 2, g * 2", "float"}
+    assert {*MODES, *speed_parts.PEERS} < SpeedOptions().names()
+
+
+def test_profile_takes_the_last_model() -> None:
+    found = run_profile(SpeedOptions(models=("resnet8", "small_cnn"), batch_size=2, rounds=1))
+    assert [row["name"] for row in found.results] == ["float", "qat", "qat, learned scales"]
+    assert "small_cnn" in found.tables[0].title
 
 
 def losses(name: str, model: str = "small_cnn", count: int = 3) -> list[float]:
-    candidate = next(c for c in steps.candidates(model, 4, CPU) if c.name == name)
+    candidate = next(c for c in step_candidates(SpeedOptions(batch_size=4).workload(model)) if c.name == name)
     if candidate.missing:
         pytest.skip(candidate.missing)
     call = candidate.build().call
@@ -31,36 +43,27 @@ def test_it_trains(name: str) -> None:
 
 @pytest.mark.parametrize("model", ["small_cnn", "resnet8"])
 def test_modes_that_must_agree(model: str) -> None:
-    plain = losses(steps.OURS, model, 2)
+    plain = losses(QAT, model, 2)
     for mode in ("packed", "packed, checkpointed", "checkpointed", "QAT_COMPILE=0"):
-        assert losses(f"{steps.OURS}, {mode}", model, 2) == plain
-    assert losses(steps.FLOAT, model, 2) != plain
-
-
-def test_channels_last_reaches_the_images(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[torch.Tensor] = []
-    monkeypatch.setattr(steps, "training_step", lambda model, images, *_: seen.append(images))
-    images, targets = steps.random_batch("resnet8", 4, CPU)
-    steps.train_in(steps.MODES["float, channels_last"], "resnet8", images, targets)
-    assert seen[0].is_contiguous(memory_format=torch.channels_last)
-    assert torch.equal(seen[0], images)
+        assert losses(f"{QAT}, {mode}", model, 2) == plain
+    assert losses(FLOAT, model, 2) != plain
 
 
 @pytest.mark.skipif(find_spec("brevitas") is None, reason="brevitas is not installed: extra bench")
-@pytest.mark.parametrize("model", list(steps.SHAPES))
+@pytest.mark.parametrize("model", list(IMAGES))
 def test_brevitas_quantizes_what_we_quantize(model: str) -> None:
     from brevitas import nn as qnn
 
-    from qat import quantize
-    from qat.measure.benchmark import peer_brevitas
+    from qat import Quantization, quantize
+    from qat.measure import peer_brevitas
     from qat.models import MODELS
     from qat.quantizers import Quantizer
 
-    network = peer_brevitas.network(MODELS[model](steps.SHAPES[model]), 4, peer_brevitas.LEARNS)
+    network = peer_brevitas.network(peer_brevitas.LEARNS, MODELS[model](IMAGES[model]), torch.empty(0))
     layers = [m for m in network.modules() if isinstance(m, qnn.QuantConv2d | qnn.QuantLinear)]
     theirs = sum(layer.weight_quant.is_quant_enabled + layer.input_quant.is_quant_enabled for layer in layers)
     theirs += sum(isinstance(m, qnn.QuantReLU) for m in network.modules())
-    ours = quantize(MODELS[model](steps.SHAPES[model]), steps.W4A4, torch.rand(2, *steps.SHAPES[model]))
+    ours = quantize(MODELS[model](IMAGES[model]), Quantization(), torch.rand(2, *IMAGES[model]))
     assert theirs == sum(isinstance(m, Quantizer) for m in ours.modules())
 
 

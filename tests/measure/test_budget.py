@@ -2,7 +2,7 @@
 
 import pytest
 
-from qat.measure.memory.budget import largest_batch, parse_bytes, second_batch
+from qat.measure.budget import largest_batch, parse_bytes, second_batch
 
 
 @pytest.mark.parametrize(

@@ -2,19 +2,17 @@
 
 from types import SimpleNamespace
 
-import torch
-
-from qat.measure.benchmark import steps
-from qat.measure.benchmark.shares import BACKWARD, KINDS, SCOPE, STEP, by_kind, profile_step
-
-CPU = torch.device("cpu")
+from qat.measure.modes import FLOAT, MODES, QAT, QAT_LEARNED
+from qat.measure.shares import BACKWARD, KINDS, QUANTIZER, STEP, by_kind, profile_step
+from qat.measure.step import TrainStep
+from qat.measure.workload import Workload
 
 
 def test_a_step_of_a_network() -> None:
-    images, targets = steps.random_batch("small_cnn", 4, CPU)
-    for name, quantized in ((steps.FLOAT, False), (steps.OURS, True), (steps.LEARNED, True)):
-        call = steps.train_in(steps.MODES[name], "small_cnn", images, targets).call
-        shares = profile_step(name, call, 2, CPU)
+    workload = Workload("small_cnn", (1, 28, 28), 4)
+    for name, quantized in ((FLOAT, False), (QAT, True), (QAT_LEARNED, True)):
+        step = TrainStep(workload.build(MODES[name]), MODES[name])
+        shares = profile_step(name, step.on(*workload.random_batch()).call, 2, "cpu")
         assert tuple(shares.seconds) == KINDS
         assert (shares.seconds["quantizers"] > 0) == quantized
         assert min(shares.seconds[kind] for kind in ("convolution", "BatchNorm", "rest")) > 0
@@ -40,7 +38,7 @@ def sums(*events: SimpleNamespace) -> dict[str, float]:
 
 def test_a_backward_belongs_to_the_kind_of_its_forward() -> None:
     step = event(STEP, 0, 1.0)
-    scope = event(SCOPE, 1, 2.0, inside=step)
+    scope = event(QUANTIZER, 1, 2.0, inside=step)
     quantize = event("FakeQuantize", 2, 4.0, 7, scope)
     add = event("aten::add", 4, 8.0, 8, step)
     back_add = event(BACKWARD + "AddBackward0", 5, 16.0, 8)
@@ -54,7 +52,7 @@ def test_a_backward_belongs_to_the_kind_of_its_forward() -> None:
 
 def test_what_follows_a_quantizer_is_not_part_of_it() -> None:
     # An operator without a gradient carries the number that the next node will get.
-    scope = event(SCOPE, 1, 1.0)
+    scope = event(QUANTIZER, 1, 1.0)
     detach = event("aten::detach", 2, 2.0, 7, scope)
     relu = event("aten::relu", 3, 4.0, 7)
     back = event(BACKWARD + "ReluBackward0", 4, 8.0, 7)
