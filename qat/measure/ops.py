@@ -42,10 +42,10 @@ def op_candidates(shape: Sequence[int], device: str) -> list[Candidate]:
     torch_ao, brevitas = peer_torch_ao.quantizers(x, BITS), peer_brevitas.quantizers(x, BITS)
     return [
         Candidate(FLOOR, lambda: TimedCall(lambda: (x * 2, g * 2))),
-        *(Candidate(name, partial(_ours, make, x, g)) for name, make in ours.items()),
-        *(Candidate(f"{name}, QAT_COMPILE=0", partial(_eager, make, x, g)) for name, make in ours.items()),
-        *(Candidate(name, partial(_peer, make, x, g)) for name, make in torch_ao.items()),
-        *(Candidate(name, partial(_peer, make, x, g), "brevitas") for name, make in brevitas.items()),
+        *(Candidate(name, partial(_both_ways, make, x, g, path_of)) for name, make in ours.items()),
+        *(Candidate(f"{name}, QAT_COMPILE=0", partial(_eagerly, make, x, g)) for name, make in ours.items()),
+        *(Candidate(name, partial(_both_ways, make, x, g)) for name, make in torch_ao.items()),
+        *(Candidate(name, partial(_both_ways, make, x, g), "brevitas") for name, make in brevitas.items()),
     ]
 
 
@@ -69,22 +69,17 @@ def too_large(size: int, device: str) -> str:
     return f"{size:,} elements need about {BYTES * size / 1e9:.1f} GB of memory, {free / 1e9:.1f} GB are free"
 
 
-def _ours(make: Callable[[], Any], x: Tensor, g: Tensor) -> TimedCall:
-    return TimedCall(_both_ways(make(), x, g), lambda: path_of(x))
-
-
-def _eager(make: Callable[[], Any], x: Tensor, g: Tensor) -> TimedCall:
-    return TimedCall(eagerly()(_both_ways(make(), x, g)), lambda: eagerly()(path_of)(x))
-
-
-def _peer(make: Callable[[], Any], x: Tensor, g: Tensor) -> TimedCall:
-    return TimedCall(_both_ways(make(), x, g))
-
-
-def _both_ways(quantizer: Callable[[Tensor], Tensor], x: Tensor, g: Tensor) -> Callable[[], object]:
+def _both_ways(
+    make: Callable[[], Any], x: Tensor, g: Tensor, path: Callable[[Tensor], str] = lambda _: ""
+) -> TimedCall:
     """Forward on x, and backward from the gradient g to x and to the parameters."""
-    x = x.detach().requires_grad_()
+    quantizer, x = make(), x.detach().requires_grad_()
     parameters = quantizer.parameters() if isinstance(quantizer, nn.Module) else ()
     wanted = [x, *(p for p in parameters if p.requires_grad)]
     # Not `backward()`, which would add to the gradient of the previous call.
-    return lambda: torch.autograd.grad(quantizer(x), wanted, g)
+    return TimedCall(lambda: torch.autograd.grad(quantizer(x), wanted, g), lambda: path(x))
+
+
+def _eagerly(make: Callable[[], Any], x: Tensor, g: Tensor) -> TimedCall:
+    timed = _both_ways(make, x, g, path_of)
+    return TimedCall(eagerly()(timed.call), eagerly()(timed.path))

@@ -189,7 +189,8 @@ def _time_chosen(
     references: Mapping[str, str],
     options: SpeedOptions,
 ) -> PartResult:
-    chosen = [candidate for candidate in candidates if candidate.name in options.names()]
+    names = options.names()
+    chosen = [candidate for candidate in candidates if candidate.name in names]
     timings = measure(name, chosen, options.rounds, options.device)
     errors = [timing.absence for timing in timings if timing.error]
     return PartResult([timing_table(title, timings, references)], _plain(timings, references), errors)

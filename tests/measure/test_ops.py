@@ -54,3 +54,11 @@ def test_sizes() -> None:
     assert all(size % ops.UNIT == 0 for size in SpeedOptions().sizes)
     assert ops.too_large(ops.UNIT, "cpu") == ""
     assert ops.too_large(10**15, "cpu").startswith("1,000,000,000,000,000 elements need about 48000000.0 GB")
+
+
+def test_torch_ao_has_no_public_module_with_a_learned_scale() -> None:
+    # peer_torch_ao.py imports a private one; checked with this version of torch.
+    from torch.ao import quantization
+
+    assert torch.__version__.startswith("2.14."), "check whether torch.ao has a public module now"
+    assert [name for name in dir(quantization) if "learn" in name.lower() and name[0] != "_"] == []
