@@ -1,6 +1,7 @@
 """Calls in fresh processes."""
 
 import os
+from pathlib import Path
 
 import pytest
 import torch
@@ -24,7 +25,7 @@ def die() -> None:
 
 def test_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
     own, threads = os.getpid(), torch.get_num_threads()
-    monkeypatch.syspath_prepend(os.path.dirname(__file__))  # noqa: PTH120
+    monkeypatch.syspath_prepend(Path(__file__).parent)
     monkeypatch.setattr(whereabouts, "__module__", "test_fresh_process")
     process, *others = call_in_fresh_process(whereabouts, "a", [1, None], QAT_TEST="yes")
     assert process != own
@@ -35,7 +36,7 @@ def test_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
     ("function", "message"), [(fail, "^more$"), (die, "^exit code 9 without a message$")]
 )
 def test_a_failure_is_one_line(function: object, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(os.path.dirname(__file__))  # noqa: PTH120
+    monkeypatch.syspath_prepend(Path(__file__).parent)
     monkeypatch.setattr(function, "__module__", "test_fresh_process")
     with pytest.raises(ChildProcessError, match=message):
         call_in_fresh_process(function)  # type: ignore[arg-type]

@@ -1,6 +1,5 @@
 """The cost of the first steps, and the processes that measure it."""
 
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -36,7 +35,7 @@ def test_the_second_process_finds_the_cache_of_the_first(monkeypatch: pytest.Mon
     assert calls[::2] == calls[1::2]
     assert [name for name, _ in calls[::2]] == list(STARTUP_MODES)
     assert len({folder for _, folder in calls}) == len(STARTUP_MODES)
-    assert not any(os.path.exists(folder) for _, folder in calls)  # noqa: PTH110
+    assert not any(Path(folder).exists() for _, folder in calls)
     assert len(announced) == len(STARTUP_MODES) * 2
 
 
