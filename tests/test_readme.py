@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from qat.cli import main
-from qat.measure.benchmark import startup
-from qat.measure.memory import study
-from qat.measure.memory.child import Growth
+from qat.measure import memory_study, startup
+from qat.measure.growth import Growth
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -88,7 +87,7 @@ def test_the_gradient_scripts_run(beside_configs: Path) -> None:
 def test_memory_commands_run(beside_configs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Tiny, and without the processes of its own for each mode.
     monkeypatch.setenv("QAT_COMPILE", "0")
-    monkeypatch.setattr(study, "growth", lambda _case, _name, size: Growth(size, size))
+    monkeypatch.setattr(memory_study, "growth", lambda _case, _name, size: Growth(size, size))
     tiny = ["--image", "3", "8", "8", "--batch", "4", "--rounds", "3"]
     for argv in commands("memory.py"):
         main(["memory", *argv, *tiny, *(["--depth", "1", "2"] if "--depth" in argv else [])])
@@ -98,7 +97,7 @@ def test_memory_commands_run(beside_configs: Path, monkeypatch: pytest.MonkeyPat
 def test_the_benchmark_commands_run(beside_configs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Of the usual parts the quickest candidates; processes and compilers are tested where they are.
     monkeypatch.setenv("QAT_COMPILE", "0")
-    monkeypatch.setattr(startup, "MODES", ())
+    monkeypatch.setattr(startup, "STARTUP_MODES", ())
     tiny = ["--rounds", "1", "--size", "2", "2", "5", "5", "--sizes", "5000", "--batch_size", "2"]
     for argv in commands("benchmark.py"):
         main(["benchmark", *argv, *tiny, "--only", "x *", "float"])
