@@ -19,7 +19,7 @@ from qat.measure.benchmark.parts import PARTS, USUAL, Outcome, Settings
 from qat.measure.benchmark.writing import as_markdown, for_terminal
 from qat.names import match_names, one_line, unknown_name
 from qat.progress import tracked
-from qat.quantizers import compile_kernels
+from qat.quantizers import build_kernels
 from qat.training.output import check_writable
 from qat.training.result import write_json
 
@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _compile(device: torch.device) -> str:
     start = time.perf_counter()
-    compiled = compile_kernels(device, lambda kernels: tracked(kernels, "compiling kernels", after=0))
+    compiled = build_kernels(device, lambda kernels: tracked(kernels, "compiling kernels", after=0))
     return f"kernels: {f'compiled in {time.perf_counter() - start:.1f} s' if compiled else 'eager'}"
 
 

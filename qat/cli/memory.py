@@ -23,7 +23,7 @@ from qat.measure.memory.table import budget_table, depth_table, modes_table
 from qat.models import MODELS
 from qat.names import one_line
 from qat.progress import of_a_whole, tracked
-from qat.quantizers import compile_kernels
+from qat.quantizers import build_kernels
 from qat.training.output import check_writable
 from qat.training.result import versions
 
@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     except BAD_INPUT as error:
         leave(f"error: {one_line(error)}", 2)
     try:
-        compiled = compile_kernels(
+        compiled = build_kernels(
             case.device, lambda kernels: tracked(kernels, "compiling kernels", after=0)
         )
         study = _run(case, args.rounds, args.depth, budget)

@@ -108,7 +108,7 @@ def test_a_scale_that_an_optimizer_threw_far_comes_back() -> None:
 
 def test_the_first_batch_sets_it_and_no_later_one() -> None:
     scale = LearnedScale(7, (2, 1), axis=0)
-    scale.start(torch.zeros(2, 3))
+    scale.initialize(torch.zeros(2, 3))
     scale.observe(torch.tensor([[1.0, -2, 3], [0.1, 0.2, -0.3]]))
     torch.testing.assert_close(scale.value.detach(), torch.tensor([[4.0], [0.4]]) / math.sqrt(7))
     before, version = scale.value.detach().clone(), scale.value._version
@@ -187,7 +187,7 @@ def test_a_channel_of_zeros_starts_as_the_mean_of_the_others_and_can_learn() -> 
     weight = torch.nn.Parameter(target.clone())
     weight.data[0] = 0
     quantizer = Quantizer(IntGrid(4), LearnedScale(7, (4, 1), axis=0))
-    quantizer.scale.start(weight.detach())
+    quantizer.scale.initialize(weight.detach())
     started = quantizer.scale.value.detach().clone()
     torch.testing.assert_close(started[0, 0], started[1:].mean())
     assert not quantizer(weight)[0].any()
@@ -204,7 +204,7 @@ def test_a_channel_of_zeros_starts_as_the_mean_of_the_others_and_can_learn() -> 
 
 def test_a_weight_of_zeros_waits_for_one_that_is_not() -> None:
     scale = LearnedScale(7, (2, 1), axis=0)
-    scale.start(torch.zeros(2, 3))
+    scale.initialize(torch.zeros(2, 3))
     scale.observe(torch.zeros(2, 3))
     assert scale.batches.item() == 0
     assert (scale(torch.zeros(2, 3)) > 0).all()

@@ -22,7 +22,7 @@ def test_moving_average_of_the_batches() -> None:
 
 def test_the_first_batch_sets_the_scale_whatever_it_started_from() -> None:
     scale = ObservedScale(7, "ema")
-    scale.start(torch.zeros(4))
+    scale.initialize(torch.zeros(4))
     scale.observe(torch.tensor([3.5]))
     assert scale.value.item() == 0.5
 

@@ -75,7 +75,7 @@ def test_kernels_are_compiled_for_long_runs_of_quantized_networks(
     bits: int, images: int, environment: str | None, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[torch.device] = []
-    monkeypatch.setattr("qat.training.compiling.compile_kernels", lambda device, track: calls.append(device))
+    monkeypatch.setattr("qat.training.compiling.compile_kernels", lambda network, device, track: calls.append(device))
     if environment:
         monkeypatch.setenv("QAT_COMPILE", environment)
     classifier = Classifier(**SMALL, quantization=Quantization(bits, bits, bits, bits))

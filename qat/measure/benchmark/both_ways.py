@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from qat.measure.benchmark.candidate import Candidate, Work
 from qat.measure.benchmark.paths import path_of
-from qat.quantizers.compiled import eagerly
+from qat.quantizers import Quantizer, compile_kernels
 
 Function = Callable[[Tensor], Tensor]
 
@@ -19,14 +19,14 @@ def peer(
     return Candidate(name, lambda: Work(_both_ways(make(), x, g)), package)
 
 
-def ours(name: str, make: Callable[[], Function], x: Tensor, g: Tensor, compiled: bool = True) -> Candidate:
-    """A quantizer of this package, through the compiled kernels, where they are in use, or the eager ones."""
+def ours(name: str, make: Callable[[], Quantizer], x: Tensor, g: Tensor, compiled: bool = True) -> Candidate:
+    """A quantizer of this package, through the compiled kernels, if there is a compiler, or the eager ones."""
 
     def build() -> Work:
-        call = _both_ways(make(), x, g)
+        quantizer = make()
         if compiled:
-            return Work(call, lambda: path_of(x))
-        return Work(eagerly()(call), lambda: eagerly()(path_of)(x))
+            compile_kernels(quantizer, x.device)
+        return Work(_both_ways(quantizer, x, g), lambda: path_of(quantizer, x))
 
     return Candidate(name, build)
 

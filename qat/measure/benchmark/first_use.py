@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 
 from qat.measure.benchmark.steps import MODES, random_batch, train_in
-from qat.quantizers import compile_kernels
+from qat.quantizers import build_kernels
 
 
 def main(argv: Sequence[str]) -> None:
@@ -23,7 +23,7 @@ def main(argv: Sequence[str]) -> None:
     images, targets = random_batch(model, int(batch_size), torch.device(device))
     start = time.perf_counter()
     if mode.config and not mode.compiled:  # a compiled model takes the kernels into its own graph
-        compile_kernels(device)
+        build_kernels(device)
     kernels = time.perf_counter() - start
     step = train_in(mode, model, images, targets).call
     seconds = []

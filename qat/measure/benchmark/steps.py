@@ -15,7 +15,7 @@ from qat.measure.benchmark.candidate import Candidate, Work
 from qat.measure.benchmark.paths import paths_in
 from qat.memory import checkpoint_blocks, packed_activations
 from qat.models import MODELS
-from qat.quantizers.compiled import eagerly
+from qat.quantizers import compile_kernels
 
 SHAPES = {"small_cnn": (1, 28, 28), "resnet8": (3, 32, 32), "resnet20": (3, 32, 32)}
 """The networks and their images: those of MNIST, and of CIFAR-10."""
@@ -118,8 +118,8 @@ def train_in(mode: Mode, model: str, images: Tensor, targets: Tensor) -> Work:
         network.compile(fullgraph=True)  # in place: it stays a module
         return Work(training_step(network, images, targets), lambda: "graph" if mode.config else "")
     step = training_step(network, images, targets, packed_activations if mode.packed else nullcontext)
-    if mode.eager_kernels:
-        return Work(eagerly()(step), eagerly()(path))
+    if mode.config is not None and not mode.eager_kernels:
+        compile_kernels(network, images.device)
     return Work(step, path if mode.config else str)
 
 

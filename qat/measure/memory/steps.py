@@ -12,6 +12,7 @@ from torch import Tensor
 from qat.measure.memory.case import CLASSES, Case
 from qat.measure.memory.modes import FLOAT, MODES
 from qat.measure.memory.trainee import Trainee, batch
+from qat.quantizers import compile_kernels
 
 
 @dataclass
@@ -54,6 +55,8 @@ def train_in_turn(case: Case, rounds: int, advance: Callable[[str], None]) -> di
     """
     torch.backends.cudnn.deterministic = True  # else CUDA itself differs from run to run
     trainees = {name: Trainee(case.build(mode), mode.packed) for name, mode in MODES.items()}
+    for trainee in trainees.values():
+        compile_kernels(trainee.model, case.device)
     steps = {name: Steps(identical=None if mode.twin is None else True) for name, mode in MODES.items()}
     for number in range(rounds):
         images, labels = batch(number, case.batch, tuple(case.image), CLASSES, case.device)

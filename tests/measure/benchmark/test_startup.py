@@ -54,7 +54,7 @@ def test_the_first_steps_of_a_process(
     mode: str, compiles: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     devices: list[str] = []
-    monkeypatch.setattr(first_use, "compile_kernels", devices.append)
+    monkeypatch.setattr(first_use, "build_kernels", devices.append)
     first_use.main([mode, "small_cnn", "2", "3", "1", "cpu"])
     use = FirstUse(**json.loads(capsys.readouterr().out))
     assert devices == compiles

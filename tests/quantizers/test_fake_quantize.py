@@ -130,7 +130,7 @@ def test_after_a_relu_it_keeps_a_byte_or_its_input_and_nothing_else(scale) -> No
 def test_not_a_number_and_infinities_pass_as_in_the_composition(scale, relu: bool) -> None:
     grid = IntGrid(4, signed=not relu)
     fused = Quantizer(grid, scale(grid)).eval()
-    fused.scale.start(torch.randn(2, 6, 1, 1))
+    fused.scale.initialize(torch.randn(2, 6, 1, 1))
     twin = copy.deepcopy(fused)
     twin.rounding = composed
     x = torch.tensor([float("nan"), float("inf"), -float("inf"), 1.0, -1.0, 0.0]).reshape(1, 6, 1, 1)
