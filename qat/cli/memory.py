@@ -65,9 +65,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     except BAD_INPUT as error:
         leave(f"error: {one_line(error)}", 2)
     try:
-        compiled = build_kernels(
-            case.device, lambda kernels: tracked(kernels, "compiling kernels", after=0)
-        )
+        compiled = build_kernels(case.device, lambda kernels: tracked(kernels, "compiling kernels", after=0))
         study = _run(case, args.rounds, args.depth, budget)
         files = write_report(study, compiled, Path(args.out))
     except OSError as error:  # a full disk, a process that failed; all else is a bug

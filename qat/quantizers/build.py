@@ -101,7 +101,9 @@ def activation_quantizer(
         ValueError: bits, scale or observer is none of these; an observer is given for a scale that is not
             observed; `pact` for a signed activation; `asymmetric` without `observed` and `ema`.
     """
-    _check_names("activation", scale, get_args(ActivationScaleName), observer, get_args(ActivationObserverName))
+    _check_names(
+        "activation", scale, get_args(ActivationScaleName), observer, get_args(ActivationObserverName)
+    )
     if scale == "pact" and signed:
         raise ValueError(
             "scale='pact' clips at 0, but this activation may be negative; use 'learned' or 'observed'"
