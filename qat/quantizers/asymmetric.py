@@ -6,8 +6,8 @@ from torch import Tensor
 from qat.quantizers.observers import AVERAGING_CONSTANT, min_max, update_average
 from qat.quantizers.scale import SMALLEST, Scale, max_over_ranks
 
-# With a range like [-1, 1], whose ends lie on ties, the error of float32 would decide whether the outermost codes
-# are ever used. With a scale that is smaller by this fraction they are.
+# With a range like [-1, 1], whose ends lie on ties, the error of float32 would decide whether the outermost
+# codes are ever used. With a scale that is smaller by this fraction they are.
 TINY = 2**-21
 
 
@@ -30,6 +30,7 @@ class AsymmetricScale(Scale):
     Source: Jacob et al. 2018, "Quantization and training of neural networks", sections 2.1 and 3.1.
     """
 
+    statistic = "range"
     range: Tensor
     batches: Tensor
 
@@ -38,10 +39,6 @@ class AsymmetricScale(Scale):
         self.high = high
         self.register_buffer("range", torch.tensor([0.0, 1.0]))
         self.register_buffer("batches", torch.zeros((), dtype=torch.int64))
-
-    @property
-    def statistic(self) -> Tensor:
-        return self.range
 
     @property
     def value(self) -> Tensor:

@@ -1,4 +1,4 @@
-"""Quantizers from names: grid, scale and rounding for a weight or an activation, with an initialized scale."""
+"""Quantizers from names: grid, initialized scale and rounding for a weight or an activation."""
 
 from typing import Any, Literal, get_args
 

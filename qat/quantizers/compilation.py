@@ -34,8 +34,8 @@ def build_kernels(device: torch.device | str = "cpu", track: Callable[..., Any] 
         return False
     if device.type not in _built:
         try:
-            for kernel, flags in track(kernels.FUSED):
-                kernels.warm_up(kernel, flags, device)
+            for compile_one in track(kernels.warm_ups(device)):
+                compile_one()
         except Exception as error:  # a missing compiler shows itself in many ways
             reason = str(error).strip().splitlines()[0]
             log.warning("quantizers run eagerly: compiling failed (%s)", reason)

@@ -27,6 +27,7 @@ class DorefaScale(Scale):
     Source: Zhou et al. 2016, "DoReFa-Net", section 2.3, equation 9.
     """
 
+    statistic = "largest"
     largest: Tensor
 
     def __init__(self, high: int, shape: tuple[int, ...] = (), axis: int | None = None) -> None:
@@ -34,10 +35,6 @@ class DorefaScale(Scale):
         self.high = high
         self.axis = axis
         self.register_buffer("largest", torch.ones(shape))
-
-    @property
-    def statistic(self) -> Tensor:
-        return self.largest
 
     @property
     def value(self) -> Tensor:

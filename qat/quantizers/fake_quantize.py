@@ -1,4 +1,4 @@
-"""Autograd Functions of fake-quantization: one Function for everything, or a division and a multiplication."""
+"""Autograd Functions of fake-quantization: one for everything, or a division and a multiplication."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ class FakeQuantize(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         (mask,) = ctx.saved_tensors
-        return kernels.backward(g, mask, ctx.compiled), None, None, None, None, None, None
+        return kernels.backward(g, mask, ctx.compiled), *(None,) * 6
 
 
 class FakeQuantizeLearned(torch.autograd.Function):
@@ -68,14 +68,8 @@ class FakeQuantizeLearned(torch.autograd.Function):
         x, scale = ctx.saved_tensors
         with torch.no_grad():  # a second derivative is refused below
             grad_x, grad_scale = kernels.learned_backward(g, x, scale, *ctx.options)
-        return (
-            refuse_second_derivative(grad_x, g, x, scale, name=LEARNED),
-            refuse_second_derivative(grad_scale, g, x, scale, name=LEARNED),
-            None,
-            None,
-            None,
-            None,
-        )
+        found = (refuse_second_derivative(grad, g, x, scale, name=LEARNED) for grad in (grad_x, grad_scale))
+        return *found, *(None,) * 4
 
 
 class Divide(torch.autograd.Function):

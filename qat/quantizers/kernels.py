@@ -1,18 +1,14 @@
 """The arithmetic of fake-quantization, forward and backward, without autograd.
 
-Each formula is written once, for whole tensors. `forward`, `value`, `backward` and `learned_backward` evaluate it
-
-- inside the graph of a network that is compiled as a whole,
-- as one fused pass made by `torch.compile`, for a large tensor of a quantizer that uses compiled kernels, or
-- eagerly, in pieces that fit the cache.
-
-Fused passes see a tensor as a matrix in storage order with a row for each scale. One compilation then serves
-all shapes and memory formats. All three give the same bits, except for the gradient of a learned scale, whose
-sum has another order.
+Each formula is written once, for whole tensors. It runs inside the graph of a network that is compiled as a
+whole; or as one fused pass made by `torch.compile`, for large tensors; or eagerly, in pieces that fit the
+cache. All three give the same bits, except for the gradient of a learned scale, whose sum has another order.
+Fused passes see a tensor as a matrix in storage order with a row for each scale, so that one compilation
+serves all shapes and memory formats.
 """
 
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -23,8 +19,8 @@ from qat.gradients.masking import masked, masked_bitwise
 Bound = Tensor | float
 Kernel = Callable[..., Any]
 
-# Elements per piece: the intermediate results then stay in the cache. In smaller pieces, waking several threads
-# for every operation costs more than the cache saves.
+# Elements per piece: the intermediate results then stay in the cache. In smaller pieces, waking several
+# threads for every operation costs more than the cache saves.
 CHUNK = 2**20
 COMPILED_MIN_SIZE = 2**15  # elements; below, calling a fused pass costs more than it saves
 COMPILED_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -173,7 +169,7 @@ def _dequantize(code: Tensor, scale: Tensor) -> Tensor:
     return code.mul_(scale).add_(0.0)  # -0.0 becomes 0.0
 
 
-# The formulas as fused passes. Shape: `(C, n)` and scales `(C, 1)` -> `(C, n)`, and `(C, 1)` for their gradient.
+# The formulas as fused passes. Shape: `(C, n)` and scales `(C, 1)` -> `(C, n)`; their gradient is `(C, 1)`.
 
 
 def _value_kernel(x: Tensor, scale: Tensor, low: Bound, high: Bound) -> Tensor:
@@ -194,32 +190,24 @@ def _learned_kernel(
     return torch.where(mask > 0, g, 0.0), terms.sum(1, keepdim=True)
 
 
-_FLAGS = (False, True)
-FUSED: tuple[tuple[Kernel, tuple[bool, ...]], ...] = (
-    (_value_kernel, ()),
-    *((_forward_kernel, (clamps_first, relu)) for clamps_first in _FLAGS for relu in _FLAGS),
-    *((_learned_kernel, (relu,)) for relu in _FLAGS),
-    (masked_bitwise, ()),
-)
-"""Everything that is compiled: a function and its last arguments, each value of which is compiled separately."""
-
-
 @cache
 def fused(kernel: Kernel) -> Kernel:
-    """A function of `FUSED`, compiled at its first call."""
+    """A formula as one fused pass, compiled at its first call."""
     return torch.compile(  # type: ignore[call-overload] # torch's stub lacks recompile_limit
         kernel, dynamic=True, fullgraph=True, recompile_limit=_RECOMPILE_LIMIT, options=_EXACT_DIVISION
     )
 
 
-def warm_up(kernel: Kernel, flags: tuple[bool, ...], device: torch.device) -> None:
-    """Compile a function of `FUSED` for float32 tensors, or load it from the disk."""
-    x = torch.ones(1, COMPILED_MIN_SIZE, device=device)
-    if kernel is masked_bitwise:
-        fused(kernel)(x, x.to(torch.int8))
-    else:
-        g = [x] if kernel is _learned_kernel else []
-        fused(kernel)(*g, *_as_matrix(x, torch.ones((), device=device), -7, 7, 1), *flags)
+def warm_ups(device: torch.device) -> list[Callable[[], object]]:
+    """Calls that together compile all fused passes for float32 tensors, or load them from the disk."""
+    x, scale = torch.ones(COMPILED_MIN_SIZE, device=device), torch.ones((), device=device)
+    flags = (False, True)  # each value is compiled separately
+    return [
+        partial(value, x, scale, -7, 7, True),
+        *(partial(forward, x, scale, -7, 7, first, relu, True) for first in flags for relu in flags),
+        *(partial(learned_backward, x, x, scale, -7, 7, relu, True) for relu in flags),
+        partial(backward, x, x.bool(), True),
+    ]
 
 
 def is_fusible(x: Tensor) -> bool:

@@ -49,10 +49,6 @@ class LearnedScale(Scale):
         self.value = nn.Parameter(torch.ones(shape))
         self.register_buffer("batches", torch.zeros((), dtype=torch.int64))
 
-    @property
-    def statistic(self) -> Tensor:
-        return self.value
-
     def measure(self, x: Tensor) -> Tensor:
         """The start for `x` alone; not finite if x is empty or not finite."""
         if x.numel() == 0:

@@ -44,10 +44,6 @@ class ObservedScale(Scale):
         self.register_buffer("value", torch.ones(shape))
         self.register_buffer("batches", torch.zeros((), dtype=torch.int64))
 
-    @property
-    def statistic(self) -> Tensor:
-        return self.value
-
     def measure(self, x: Tensor) -> Tensor:
         """The scale of `x` alone; not finite if x is empty or not finite."""
         if x.numel() == 0:

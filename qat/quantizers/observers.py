@@ -157,7 +157,7 @@ OBSERVERS: dict[str, Observer] = {
 
 
 def update_average(average: Tensor, batches: Tensor, new: Tensor, usable: Tensor, constant: float) -> None:
-    """The first usable batch sets an average, each later one moves it: `(1 - constant) old + constant new`."""
+    """Let the first usable batch set an average, and move it by a later one: `(1 - c) old + c new`."""
     moved = torch.where(batches == 0, new, (1 - constant) * average + constant * new)
     average.copy_(torch.where(usable, moved, average))
     batches.add_(usable.all())

@@ -43,6 +43,7 @@ class PactScale(Scale):
     Source: Choi et al. 2018, "PACT: parameterized clipping activation", section 3, equations 2 and 3.
     """
 
+    statistic = "clip"
     batches: Tensor
 
     def __init__(self, high: int) -> None:
@@ -50,10 +51,6 @@ class PactScale(Scale):
         self.high = high
         self.clip = nn.Parameter(torch.ones(()))
         self.register_buffer("batches", torch.zeros((), dtype=torch.int64))
-
-    @property
-    def statistic(self) -> Tensor:
-        return self.clip
 
     @property
     def value(self) -> Tensor:

@@ -61,12 +61,11 @@ class PowerOfTwo(Scale):
     def is_fusible(self) -> bool:
         return self.inner.is_fusible
 
-    @property
-    def statistic(self) -> Tensor:
-        return self.inner.statistic
-
     def measure(self, x: Tensor) -> Tensor:
         return self.inner.measure(x)
+
+    def initialize(self, x: Tensor) -> None:
+        self.inner.initialize(x)
 
     def subsample(self, x: Tensor) -> Tensor:
         return self.inner.subsample(x)

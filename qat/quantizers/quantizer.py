@@ -71,7 +71,7 @@ class Quantizer(nn.Module):
         return value.to(x.dtype)
 
     def observe(self, x: Tensor, relu: bool = False) -> None:
-        """Update the scale by one batch, or by `max(x, 0)`: the only place where a quantizer's state moves."""
+        """Update the scale by one batch, or by `max(x, 0)`: a quantizer's state moves only here."""
         if self.enabled and not self.scale.frozen:
             sample = self.scale.subsample(x.detach())
             self.scale.observe(sample.relu() if relu else sample)
@@ -161,43 +161,28 @@ class Quantizer(nn.Module):
         """Set `enabled`, and freeze or unfreeze the scale. `_check_state` has compared the rest."""
         meaning = read_extra_state(state)
         self.enabled = meaning["enabled"]
-        if meaning["frozen"]:
-            self.freeze()
-        else:
-            self.unfreeze()
+        (self.freeze if meaning["frozen"] else self.unfreeze)()
 
     def extra_repr(self) -> str:
         return f"{self.grid}, rounding={getattr(self.rounding, '__name__', self.rounding)}"
 
 
 def read_extra_state(state: Tensor) -> dict[str, Any]:
-    """The plain values in an entry made by `Quantizer.get_extra_state`.
-
-    Returns:
-        `bits`, `low`, `high` (int), `scale` (the kind, str), `enabled` and `frozen` (bool).
-    """
+    """The entry as plain values: `bits`, `low`, `high` (int), `scale` (str), `enabled`, `frozen` (bool)."""
     meaning: dict[str, Any] = json.loads(bytes(state.tolist()))
     return meaning
 
 
 def _check_state(quantizer: Quantizer, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
-    """Refuse a state of another grid or another kind of scale; called before the state is loaded."""
+    """Refuse a state of another grid or another kind of scale; called before a state is loaded."""
     state = state_dict.get(f"{prefix}_extra_state")
     if state is None:
         return  # strict loading reports it as missing
-    own, stored = read_extra_state(quantizer.get_extra_state()), read_extra_state(state)
-    name = prefix.rstrip(".")
-    if any(own[key] != stored[key] for key in ("bits", "low", "high")):
-        raise ValueError(
-            f"{name}: the state to load has {_bits(stored)}, the model has {_bits(own)}; set the model's bits "
-            "to those of the state"
-        )
-    if own["scale"] != stored["scale"]:
-        raise ValueError(
-            f"{name}: the state to load has a scale of the kind {stored['scale']}, the model has "
-            f"{own['scale']}; set the model's scale to that of the state"
-        )
-
-
-def _bits(meaning: dict[str, Any]) -> str:
-    return f"{meaning['bits']} bits ({meaning['low']}..{meaning['high']})"
+    stored, own = read_extra_state(state), read_extra_state(quantizer.get_extra_state())
+    for argument, form in (("bits", "{bits} bits ({low}..{high})"), ("scale", "a scale of the kind {scale}")):
+        theirs, ours = form.format(**stored), form.format(**own)
+        if theirs != ours:
+            raise ValueError(
+                f"{prefix.rstrip('.')}: the state to load has {theirs}, the model has {ours}; set the "
+                f"model's {argument} to {'those' if argument == 'bits' else 'that'} of the state"
+            )

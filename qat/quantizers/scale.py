@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, distributed, nn
 
-# Smaller float32 numbers are not normal. It is a floor for channels of zeros, not a range: a channel whose largest
-# magnitude is 1e-30 still gets its own scale.
+# Smaller float32 numbers are not normal. It is a floor for channels of zeros, not a range: a channel whose
+# largest magnitude is 1e-30 still gets its own scale.
 SMALLEST = torch.finfo(torch.float32).tiny
 
 
@@ -19,6 +19,7 @@ class Scale(nn.Module):
     shape from construction, and move only in `observe` (and by the optimizer, if they are parameters).
 
     Class attributes:
+        statistic: the name of the buffer or parameter that stores what `measure` returns.
         clamps_first: codes are clamped to the grid before they are rounded, so that the gradient passes where
             `low <= x / scale <= high`.
         passes_outside: the gradient of x passes beyond the ends of the grid, too.
@@ -28,6 +29,7 @@ class Scale(nn.Module):
         frozen: the scale stays as it is. The quantizer does not call `observe` while it is frozen.
     """
 
+    statistic: str = "value"
     clamps_first: bool = False
     passes_outside: bool = False
     is_dynamic: bool = False
@@ -36,12 +38,6 @@ class Scale(nn.Module):
         super().__init__()
         self.frozen = False
         self._learned: list[str] = []  # parameters from which `freeze` has taken requires_grad
-
-    @property
-    @abstractmethod
-    def statistic(self) -> Tensor:
-        """The buffer or parameter that stores what is measured."""
-        raise NotImplementedError
 
     @abstractmethod
     def measure(self, x: Tensor) -> Tensor:
@@ -61,8 +57,8 @@ class Scale(nn.Module):
     @torch.no_grad()
     def initialize(self, x: Tensor) -> None:
         """Set the statistic to that of `x`. The first batch that is observed will still replace it."""
-        new = self.measure(x)
-        self.statistic.copy_(torch.where(new.isfinite(), new, self.statistic))
+        new, stored = self.measure(x), getattr(self, self.statistic)
+        stored.copy_(torch.where(new.isfinite(), new, stored))
 
     def subsample(self, x: Tensor) -> Tensor:
         """Fewer elements from which `observe` measures the same, also after a ReLU; x if it needs all."""

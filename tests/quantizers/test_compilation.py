@@ -167,7 +167,7 @@ def test_without_a_compiler_one_line_says_so(
 
     model = Quantizer(IntGrid(4), LearnedScale(7))
     monkeypatch.setattr(compilation, "_built", set())
-    monkeypatch.setattr(kernels, "warm_up", fails)
+    monkeypatch.setattr(kernels, "warm_ups", lambda device: [fails])
     assert compile_kernels(model) is False
     assert caplog.messages == ["quantizers run eagerly: compiling failed (no compiler found)"]
     assert model.compiled_on is None

@@ -20,7 +20,7 @@ def peer(
 
 
 def ours(name: str, make: Callable[[], Quantizer], x: Tensor, g: Tensor, compiled: bool = True) -> Candidate:
-    """A quantizer of this package, through the compiled kernels, if there is a compiler, or the eager ones."""
+    """A quantizer of this package: compiled kernels, where there is a compiler, or eager ones."""
 
     def build() -> Work:
         quantizer = make()
