@@ -32,7 +32,7 @@ def gradient_table(verdicts: dict[str, Verdict], wide: bool) -> Table:
     for name, verdict in verdicts.items():
         row, derivatives = ROWS[name], ("first derivative", "second derivative")
         cells = [name, *([row.forward] if wide else []), row.gradient]
-        cells += [verdict.outcome(check) for check in derivatives]
+        cells += [verdict.status(check) for check in derivatives]
         cells += ["yes" if verdict.stated else "", "ok" if verdict.ok else "FAILED"]
         table.add_row(*map(Text, cells), style=None if verdict.ok else "red")
     return table

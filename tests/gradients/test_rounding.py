@@ -73,9 +73,9 @@ def test_ends_of_the_soft_staircase() -> None:
 
 def test_bad_parameters() -> None:
     x = torch.zeros(2)
-    with pytest.raises(ValueError, match=r"sharpness must be > 0, got 0; 2\.2 is usual"):
+    with pytest.raises(ValueError, match=r"sharpness must be > 0, got 0; 2\.2 is the default"):
         round_soft(x, 0)
-    with pytest.raises(ValueError, match="delta must be >= 0, got nan; 1e-3 is usual"):
+    with pytest.raises(ValueError, match="delta must be >= 0, got nan; 1e-3 is the default"):
         round_ewgs(x, NAN)
 
 

@@ -242,7 +242,11 @@ FAULTS: list[tuple[Any, str, str]] = [
     (HungInside, "saved tensors", "changed in place after the forward, changes the gradient"),
     (Once, "second derivative", "input 0: missing; the gradient has no graph .once_differentiable"),
     (RecomputedDetached, "second derivative", "input 0: missing; the gradient has no graph"),
-    (IntermediateSaved, "second derivative", "input 0: missing; an intermediate of forward is a constant"),
+    (
+        IntermediateSaved,
+        "second derivative",
+        "input 0: missing; perhaps an intermediate of forward is a constant",
+    ),
     (PartlyDetached, "second derivative", "input 0: wrong: numerical / analytical = 2.00 everywhere"),
 ]
 
@@ -261,7 +265,7 @@ def test_a_planted_fault_is_called_by_its_name(function: Any, check: str, text: 
 def test_a_right_gradient_has_no_fault(inputs: tuple[Tensor, ...]) -> None:
     verdict = check_gradient(Square, *inputs)
     assert verdict.ok, str(verdict)
-    assert {found.outcome for found in verdict.findings} == {"ok"}
+    assert {found.status for found in verdict.findings} == {"ok"}
     assert verdict.findings[-1].check == "gradgradcheck"
 
 
@@ -269,7 +273,7 @@ def test_float32_is_said_first_and_converted() -> None:
     x = X.float()
     verdict = check_gradient(Square, x)
     assert verdict.ok, str(verdict)
-    assert verdict.findings[0].outcome == "note"
+    assert verdict.findings[0].status == "note"
     assert "input 0 is torch.float32" in verdict.findings[0].text
     assert x.dtype == torch.float32
     assert not x.requires_grad
@@ -293,9 +297,9 @@ def test_a_surrogate_may_depend_on_the_size_of_the_upstream_gradient() -> None:
 def test_a_refusal_is_fine_and_shown() -> None:
     verdict = check_gradient(numpy_function(np.square, lambda g, y, x: 2 * g * x), X)
     assert verdict.ok, str(verdict)
-    assert verdict.outcome("second derivative") == "refused"
+    assert verdict.status("second derivative") == "refused"
     assert "numpy_function(square) has no second derivative" in str(verdict)
-    assert verdict.outcome("gradgradcheck") == "skipped"
+    assert verdict.status("gradgradcheck") == "skipped"
     ewgs = check_gradient(round_ewgs, X, surrogate=lambda g, x: g * (1 + 1e-3 * g.sign() * (x - x.round())))
     assert ewgs.ok, str(ewgs)
 
@@ -384,7 +388,7 @@ def test_a_surrogate_of_another_number_of_gradients() -> None:
 def test_what_follows_from_an_ignored_upstream_gradient_is_not_told_twice() -> None:
     verdict = check_gradient(UpstreamIgnored, X)
     assert [fault.check for fault in verdict.faults] == ["upstream gradient"]
-    assert verdict.outcome("first derivative") == "skipped"
+    assert verdict.status("first derivative") == "skipped"
 
 
 def test_a_factor_beside_a_wrong_mask_is_not_called_a_factor() -> None:
