@@ -14,27 +14,19 @@ Array = np.ndarray[Any, Any]
 
 class _NumpyNode(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, node: "_Node", *inputs: Tensor) -> Tensor:
-        ctx.node = node
-        output = node.run_forward(inputs)
-        if node.backward is not None and any(ctx.needs_input_grad):
+    def forward(ctx: Any, code: "_NumpyCode", *inputs: Tensor) -> Tensor:
+        ctx.code = code
+        output = code.run_forward(inputs)
+        if code.backward is not None and any(ctx.needs_input_grad):
             ctx.save_for_backward(output, *inputs)
         return output
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        ctx.node.check_has_backward()
-        output, *inputs = ctx.saved_tensors
-        gradients = ctx.node.run_backward(g, output, inputs, ctx.needs_input_grad[1:])
-        # torch does not see NumPy's operations: without a refusal a second derivative is silently wrong.
-        refused = (
-            None if gradient is None else refuse_second_derivative(gradient, g, *inputs, name=ctx.node.name)
-            for gradient in gradients
-        )
-        return None, *refused
+        return None, *ctx.code.run_backward(g, ctx.saved_tensors, ctx.needs_input_grad[1:])
 
 
-class _Node:
+class _NumpyCode:
     """The two NumPy functions, with checks of the arrays that go in and come out."""
 
     def __init__(self, forward: Callable[..., Any], backward: Callable[..., Any] | None) -> None:
@@ -49,28 +41,28 @@ class _Node:
                 raise ValueError(
                     f"{self.name}: inputs must lie on one device, got {inputs[0].device} and {x.device}"
                 )
-        return self._tensor(self.forward(*(self._array(x) for x in inputs)), "forward", inputs[0])
+        return self._tensor(self.forward(*map(self._array, inputs)), "forward", inputs[0])
 
-    def check_has_backward(self) -> None:
+    def run_backward(self, g: Tensor, saved: Sequence[Tensor], needed: Sequence[bool]) -> list[Tensor | None]:
+        """The gradient of each needed input. `saved`: the output and the inputs."""
         if self.backward is None:
             raise RuntimeError(
                 f"{self.name} has no backward, but a gradient was asked for; give numpy_function one, "
                 "or stop the gradient with stop_gradient"
             )
-
-    def run_backward(
-        self, g: Tensor, output: Tensor, inputs: Sequence[Tensor], needed: Sequence[bool]
-    ) -> list[Tensor | None]:
-        assert self.backward is not None
-        arrays = self.backward(*(self._array(x) for x in (g, output, *inputs)))
+        inputs = saved[1:]
+        arrays = self.backward(*map(self._array, (g, *saved)))
         arrays = arrays if isinstance(arrays, tuple) else (arrays,)
         if len(arrays) != len(inputs):
             raise ValueError(
                 f"{self.name}: backward must return one gradient for each of the {len(inputs)} inputs, "
                 f"got {len(arrays)}"
             )
-        triples = zip(arrays, inputs, needed, strict=True)
-        return [self._gradient(array, x) if wanted else None for array, x, wanted in triples]
+        # torch does not see NumPy's operations: without a refusal a second derivative is silently wrong.
+        return [
+            refuse_second_derivative(self._gradient(array, x), g, *inputs, name=self.name) if need else None
+            for array, x, need in zip(arrays, inputs, needed, strict=True)
+        ]
 
     def _gradient(self, array: Any, x: Tensor) -> Tensor:
         gradient = self._tensor(array, "backward", x)
@@ -132,9 +124,9 @@ def numpy_function(
         ValueError: a gradient has another shape, there is not one gradient for each input, or the inputs lie
             on two devices.
     """
-    node = _Node(forward, backward)
+    code = _NumpyCode(forward, backward)
 
     def function(*inputs: Tensor) -> Tensor:
-        return _NumpyNode.apply(node, *inputs)
+        return _NumpyNode.apply(code, *inputs)
 
     return function

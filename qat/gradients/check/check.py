@@ -60,7 +60,8 @@ def check_gradient(
         torch.default_generator.manual_seed(SEED)  # gradcheck draws from it
         warnings.simplefilter("ignore")  # what autograd warns of is a finding here
         findings = (*converted, *_findings(f))
-    return Verdict(name or _name(function), surrogate is not None, findings)
+    name = name or getattr(function, "__name__", None) or repr(function)
+    return Verdict(name, surrogate is not None, findings)
 
 
 def _at_point(
@@ -128,21 +129,13 @@ def _run(check: str, probe: probes.Probe, f: FunctionAtPoint) -> list[Finding]:
 
 def _torch_checks(f: FunctionAtPoint, second: CheckStatus) -> Iterator[Finding]:
     """torch's checks, as a second opinion."""
-
-    def function(*arguments: Any) -> tuple[Tensor, ...]:
-        return f.outputs(arguments)
-
-    checks: dict[str, Callable[..., bool]] = {"gradcheck": torch.autograd.gradcheck}
+    checks: list[Callable[..., bool]] = [torch.autograd.gradcheck]
     if second == "ok":
-        checks["gradgradcheck"] = torch.autograd.gradgradcheck
-    for name, check in checks.items():
+        checks.append(torch.autograd.gradgradcheck)
+    for check in checks:
         try:
-            check(function, tuple(f.leaves()))
-        except Exception as error:  # GradcheckError, or what the function raises
-            yield Finding(name, "failed", explain_error(error))
+            check(lambda *arguments: f.outputs(arguments), tuple(f.leaves()))
+        except Exception as error:  # GradcheckError, or an error of the function
+            yield Finding(check.__name__, "failed", explain_error(error))
         else:
-            yield Finding(name, "ok")
-
-
-def _name(function: Any) -> str:
-    return getattr(function, "__name__", None) or repr(function)
+            yield Finding(check.__name__, "ok")
