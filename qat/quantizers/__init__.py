@@ -1,4 +1,4 @@
-"""Quantizers: a tensor in, the same tensor on an integer grid out."""
+"""Quantizers: they round a tensor to an integer grid."""
 
 from qat.quantizers.asymmetric import AsymmetricScale
 from qat.quantizers.build import (

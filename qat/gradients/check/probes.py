@@ -54,7 +54,7 @@ def layouts(f: FunctionAtPoint) -> Iterator[str]:
         even, even_gs = ([_copy(x) for x in xs] for xs in (odd, odd_gs))
         try:
             results = [_run(f, xs, gs) for xs, gs in ((even, even_gs), (odd, odd_gs), (even, odd_gs))]
-        except Exception as error:  # whatever a user's function raises is a finding
+        except Exception as error:  # any error of a user's function is a finding
             yield f"{layout}: {explain_error(error)}"
             continue
         # In another layout the noise of a random function falls on other elements: then it only has to run.
