@@ -18,7 +18,7 @@ from qat.measure.speed_parts import DEFAULT_PARTS, PARTS, SpeedOptions
 from qat.measure.tables import for_terminal, write_results
 from qat.names import one_line
 from qat.progress import tracked
-from qat.quantizers import compile_kernels
+from qat.quantizers import build_kernels
 from qat.training.output import check_writable
 
 
@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _compile(device: str) -> str:
     start = time.perf_counter()
-    compiled = compile_kernels(device, lambda kernels: tracked(kernels, "compiling kernels", after=0))
+    compiled = build_kernels(device, lambda kernels: tracked(kernels, "compiling kernels", after=0))
     return f"kernels: {f'compiled in {time.perf_counter() - start:.1f} s' if compiled else 'eager'}"
 
 

@@ -63,7 +63,7 @@ def gradient_table(verdicts: dict[str, Verdict], wide: bool) -> Table:
             table.add_column(title, no_wrap=title != "gradient", overflow="fold")
     for name, verdict in verdicts.items():
         row, derivatives = ROWS[name], ("first derivative", "second derivative")
-        cells = [name, *([row.forward] if wide else []), row.gradient, *map(verdict.outcome, derivatives)]
+        cells = [name, *([row.forward] if wide else []), row.gradient, *map(verdict.status, derivatives)]
         cells += ["yes" if verdict.stated else "", "ok" if verdict.ok else "FAILED"]
         table.add_row(*map(Text, cells), style=None if verdict.ok else "red")
     return table

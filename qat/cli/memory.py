@@ -19,7 +19,7 @@ from qat.measure.tables import for_terminal, write_results
 from qat.measure.workload import Workload
 from qat.names import one_line
 from qat.progress import announced, tracked
-from qat.quantizers import compile_kernels
+from qat.quantizers import build_kernels
 from qat.training.output import check_writable
 
 
@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         leave(f"error: {one_line(error)}", 2)
     out, machine = Path(args.out), describe(workload.device)
     try:
-        compiled = compile_kernels(
+        compiled = build_kernels(
             workload.device, lambda kernels: tracked(kernels, "compiling kernels", after=0)
         )
         with announced("memory", options.work) as announce:

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from qat.measure import peer_brevitas, peer_torch_ao
 from qat.measure.rounds import Candidate, TimedCall
 from qat.measure.step import path_of
-from qat.quantizers import activation_quantizer, weight_quantizer
-from qat.quantizers.compiled import eagerly
+from qat.quantizers import Quantizer, activation_quantizer, compile_kernels, weight_quantizer
 
 BITS = 4
 FLOOR = "x * 2, g * 2"  # one read and one write of memory in each direction, which every quantizer needs
@@ -33,7 +32,7 @@ def op_candidates(shape: Sequence[int], device: str) -> list[Candidate]:
     """
     x, g = random_operands(shape, device)
     quantizer = partial(activation_quantizer, x, BITS, signed=True)
-    ours: dict[str, Callable[[], nn.Module]] = {
+    ours: dict[str, Callable[[], Quantizer]] = {
         "qat, fixed": lambda: quantizer().eval(),
         OBSERVED: quantizer,
         "qat, by channel": lambda: weight_quantizer(x, BITS, axis=0),
@@ -42,8 +41,8 @@ def op_candidates(shape: Sequence[int], device: str) -> list[Candidate]:
     torch_ao, brevitas = peer_torch_ao.quantizers(x, BITS), peer_brevitas.quantizers(x, BITS)
     return [
         Candidate(FLOOR, lambda: TimedCall(lambda: (x * 2, g * 2))),
-        *(Candidate(name, partial(_both_ways, make, x, g, path_of)) for name, make in ours.items()),
-        *(Candidate(f"{name}, QAT_COMPILE=0", partial(_eagerly, make, x, g)) for name, make in ours.items()),
+        *(Candidate(name, partial(_ours, make, x, g, compiled=True)) for name, make in ours.items()),
+        *(Candidate(f"{name}, QAT_COMPILE=0", partial(_ours, make, x, g)) for name, make in ours.items()),
         *(Candidate(name, partial(_both_ways, make, x, g)) for name, make in torch_ao.items()),
         *(Candidate(name, partial(_both_ways, make, x, g), "brevitas") for name, make in brevitas.items()),
     ]
@@ -69,17 +68,17 @@ def too_large(size: int, device: str) -> str:
     return f"{size:,} elements need about {BYTES * size / 1e9:.1f} GB of memory, {free / 1e9:.1f} GB are free"
 
 
-def _both_ways(
-    make: Callable[[], Any], x: Tensor, g: Tensor, path: Callable[[Tensor], str] = lambda _: ""
-) -> TimedCall:
+def _both_ways(make: Callable[[], Any], x: Tensor, g: Tensor) -> TimedCall:
     """Forward on x, and backward from the gradient g to x and to the parameters."""
     quantizer, x = make(), x.detach().requires_grad_()
     parameters = quantizer.parameters() if isinstance(quantizer, nn.Module) else ()
     wanted = [x, *(p for p in parameters if p.requires_grad)]
     # Not `backward()`, which would add to the gradient of the previous call.
-    return TimedCall(lambda: torch.autograd.grad(quantizer(x), wanted, g), lambda: path(x))
+    return TimedCall(lambda: torch.autograd.grad(quantizer(x), wanted, g))
 
 
-def _eagerly(make: Callable[[], Any], x: Tensor, g: Tensor) -> TimedCall:
-    timed = _both_ways(make, x, g, path_of)
-    return TimedCall(eagerly()(timed.call), eagerly()(timed.path))
+def _ours(make: Callable[[], Quantizer], x: Tensor, g: Tensor, compiled: bool = False) -> TimedCall:
+    quantizer = make()
+    if compiled:
+        compile_kernels(quantizer, x.device)
+    return TimedCall(_both_ways(lambda: quantizer, x, g).call, lambda: path_of(quantizer, x))

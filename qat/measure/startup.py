@@ -12,7 +12,7 @@ from qat.measure.modes import FLOAT_COMPILED, MODES, QAT, QAT_COMPILED, QAT_LEAR
 from qat.measure.rounds import seconds_of
 from qat.measure.step import TrainStep
 from qat.measure.workload import Workload
-from qat.quantizers import compile_kernels
+from qat.quantizers import build_kernels
 
 STARTUP_MODES = (QAT, QAT_LEARNED, QAT_COMPILED, FLOAT_COMPILED)
 STEPS = 20
@@ -80,9 +80,9 @@ def measure_startup(workload: Workload, announce: Callable[[str], None]) -> list
 def first_use(workload: dict[str, Any], name: str) -> dict[str, Any]:
     """Compile the kernels and train for a few steps in this process; the result is that of `FirstUse`."""
     work, mode = Workload(**workload), MODES[name]
-    step = TrainStep(work.build(mode), mode).on(*work.random_batch())
     start = time.perf_counter()
     if mode.quantized and not mode.compiled:  # a compiled network takes the kernels into its own graph
-        compile_kernels(work.device)
+        build_kernels(work.device)
     kernels = time.perf_counter() - start
+    step = TrainStep(work.build(mode), mode).on(*work.random_batch())
     return {"kernels": kernels, "steps": [seconds_of(step.call, 1, work.device) for _ in range(STEPS)]}

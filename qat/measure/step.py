@@ -11,8 +11,7 @@ from torch.nn.functional import cross_entropy
 from qat.measure.modes import Mode
 from qat.measure.rounds import TimedCall
 from qat.memory import packed_activations, saved_bytes
-from qat.quantizers import Quantizer, compiled
-from qat.quantizers.compiled import eagerly
+from qat.quantizers import Quantizer
 
 
 class TrainStep:
@@ -35,11 +34,10 @@ class TrainStep:
 
     def __call__(self, images: Tensor, labels: Tensor) -> Tensor:
         """Take the step, leave the gradients in place, and return the loss `()`."""
-        with eagerly() if self.mode.eager_kernels else nullcontext():
-            self.optimizer.zero_grad()
-            loss = self.loss(images, labels)
-            loss.backward()
-            self.optimizer.step()
+        self.optimizer.zero_grad()
+        loss = self.loss(images, labels)
+        loss.backward()
+        self.optimizer.step()
         return loss.detach()
 
     def on(self, images: Tensor, labels: Tensor) -> TimedCall:
@@ -56,21 +54,20 @@ class TrainStep:
     def _path(self, images: Tensor) -> str:
         if self.mode.compiled:
             return "graph" if self.mode.quantized else ""
-        with eagerly() if self.mode.eager_kernels else nullcontext():
-            return paths_in(self.network, images)
+        return paths_in(self.network, images)
 
 
-def path_of(x: Tensor) -> str:
+def path_of(quantizer: Quantizer, x: Tensor) -> str:
     """How a quantizer processes this tensor: `compiled` or `eager`."""
-    return "compiled" if compiled.takes(x) else "eager"
+    return "compiled" if quantizer.uses_compiled_kernels(x) else "eager"
 
 
 def paths_in(network: nn.Module, images: Tensor) -> str:
     """How the quantizers run: `compiled`, `eager`, or how many are compiled, `12/21`; empty without any."""
     paths: Counter[str] = Counter()
 
-    def count(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        paths[path_of(args[0])] += 1
+    def count(module: Quantizer, args: tuple[Any, ...], output: Any) -> None:
+        paths[path_of(module, args[0])] += 1
 
     quantizers = [module for module in network.modules() if isinstance(module, Quantizer)]
     hooks = [quantizer.register_forward_hook(count) for quantizer in quantizers]

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from qat.layers import Quantization, quantize
 from qat.measure.modes import Mode
 from qat.memory import checkpoint_blocks
+from qat.quantizers import compile_kernels
 from qat.quantizers.grid import check_bits
 from qat.training.network import build_network
 
@@ -74,6 +75,8 @@ class Workload:
             network.to(memory_format=torch.channels_last)
         if mode.compiled:
             network.compile(fullgraph=True)
+        elif mode.quantized and not mode.eager_kernels:
+            compile_kernels(network, self.device)
         return network
 
     def random_batch(self, number: int = 0, size: int | None = None) -> tuple[Tensor, Tensor]:

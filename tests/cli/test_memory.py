@@ -63,7 +63,7 @@ def test_bad_input_is_one_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli, "compile_kernels", None)  # would fail if it were called
+    monkeypatch.setattr(cli, "build_kernels", None)  # would fail if it were called
     out, err = left(capsys, 2, *argv)
     assert out == ""
     assert err.startswith("error: ")

@@ -52,7 +52,7 @@ def test_the_first_steps_of_a_process(
     mode: str, compiles: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     devices: list[str] = []
-    monkeypatch.setattr(startup, "compile_kernels", devices.append)
+    monkeypatch.setattr(startup, "build_kernels", devices.append)
     monkeypatch.setattr(startup, "STEPS", 3)
     use = FirstUse(**startup.first_use(asdict(WORKLOAD), mode))
     assert devices == compiles

@@ -4,13 +4,13 @@ import pytest
 import torch
 
 from qat import Quantization, quantize
+from qat.measure import workload
 from qat.measure.modes import FLOAT, MODES, PACKED_CHECKPOINTED
 from qat.measure.step import TrainStep, path_of, paths_in
 from qat.measure.workload import Workload
 from qat.memory.packing import is_packing
 from qat.models import SmallCNN
-from qat.quantizers import compiled
-from qat.quantizers.compiled import eagerly
+from qat.quantizers import Quantizer, activation_quantizer, kernels, use_eager_kernels
 
 WORKLOAD = Workload("resnet8", image=(3, 8, 8), batch=4)
 
@@ -60,23 +60,24 @@ def test_the_path_of_a_step(name: str, path: str) -> None:
 
 
 def test_eager_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "_in_use", {"cpu"})
-    step = TrainStep(WORKLOAD.build(MODES["qat, QAT_COMPILE=0"]), MODES["qat, QAT_COMPILE=0"])
-    in_use: list[bool] = []
-    step.network.register_forward_hook(lambda *_: in_use.append(bool(compiled._in_use)))
-    timed = step.on(*WORKLOAD.random_batch())
-    timed.call()
-    assert timed.path() == "eager"
-    assert in_use == [False, False]
+    asked: list[object] = []
+    monkeypatch.setattr(workload, "compile_kernels", lambda network, device: asked.append(network))
+    for name in ("qat, QAT_COMPILE=0", "qat, compiled", FLOAT):
+        WORKLOAD.build(MODES[name])
+    assert asked == []
+    network = WORKLOAD.build(MODES["qat"])
+    assert asked == [network]
 
 
-def test_the_path_of_a_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "_in_use", {"cpu"})
-    assert path_of(torch.rand(compiled.SMALL)) == "compiled"
-    assert path_of(torch.rand(compiled.SMALL - 1)) == "eager"
-    with eagerly():
-        assert path_of(torch.rand(compiled.SMALL)) == "eager"
-    assert path_of(torch.rand(compiled.SMALL)) == "compiled"
+def test_the_path_of_a_tensor() -> None:
+    quantizer = activation_quantizer(torch.zeros(1), 4, signed=True)
+    large = torch.rand(kernels.COMPILED_MIN_SIZE)
+    assert path_of(quantizer, large) == "eager"
+    quantizer.compiled_on = "cpu"
+    assert path_of(quantizer, large) == "compiled"
+    assert path_of(quantizer, large[1:]) == "eager"
+    use_eager_kernels(quantizer)
+    assert path_of(quantizer, large) == "eager"
 
 
 def test_the_paths_of_the_quantizers_of_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,6 +86,5 @@ def test_the_paths_of_the_quantizers_of_a_network(monkeypatch: pytest.MonkeyPatc
     assert paths_in(model, images) == "eager"
     # The images, 5 weights (the largest of 64 x 64 x 3 x 3) and the inputs of 4 layers (the first of
     # 4 x 16 x 28 x 28, the second of 4 x 32 x 14 x 14).
-    monkeypatch.setattr(compiled, "takes", lambda x: x.numel() > 20_000)
-    with torch.compiler.set_stance("force_eager"):  # only the choice is tested: nothing is compiled
-        assert paths_in(model, images) == "3/10"
+    monkeypatch.setattr(Quantizer, "uses_compiled_kernels", lambda self, x: x.numel() > 20_000)
+    assert paths_in(model, images) == "3/10"

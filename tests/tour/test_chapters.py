@@ -124,7 +124,7 @@ def test_the_graph_is_the_real_one() -> None:
     (graph,) = result_of("The straight-through estimator lets the gradient pass").graphs
     assert [(node.name, node.kind) for node in graph.nodes] == [
         ("x", "input"),
-        ("_RoundSTEBackward", "custom"),
+        ("_StraightThroughBackward", "custom"),
         ("SumBackward0", "operation"),
         ("out", "output"),
     ]

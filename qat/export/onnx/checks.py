@@ -41,7 +41,7 @@ def check_ready(model: nn.Module) -> None:
     """
     for name, module in model.named_modules():
         if isinstance(module, Quantizer):
-            if not module.active:
+            if not module.enabled:
                 raise ValueError(
                     f"{layer_of(name)}: its quantizer is off, the model is in a float phase; export it after "
                     "a quantized epoch"
@@ -70,7 +70,7 @@ def _batches(scale: Scale) -> int:
 def _check_rounding(name: str, quantizer: Quantizer) -> None:
     training = quantizer.training
     x = torch.tensor(TIES)
-    same = torch.equal(quantizer.eval()._rounding()(x), torch.round(x))
+    same = torch.equal(quantizer.eval().effective_rounding(x), torch.round(x))
     quantizer.train(training)
     if not same:
         raise ValueError(

@@ -144,7 +144,7 @@ def test_a_model_that_was_never_calibrated(tmp_path: Path) -> None:
 
 def test_a_model_in_its_float_phase(trained: Any, tmp_path: Path) -> None:
     model = copy.deepcopy(trained("small_cnn")[0])
-    model.fc.input_quantizer.active = False
+    model.fc.input_quantizer.enabled = False
     refused(model, tmp_path, r"^fc: its quantizer is off")
 
 

@@ -1,4 +1,4 @@
-"""A function at one point, ready to be differentiated in every way that a check needs."""
+"""A function at one point, and the ways in which the checks differentiate it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ STEP = 1e-6
 
 
 @dataclass(frozen=True)
-class Case:
-    """The function, its arguments (floating-point tensors in float64), and which of them get a gradient.
+class FunctionAtPoint:
+    """A function, its arguments (floating-point tensors in float64), and which of them get a gradient.
 
     Attributes:
         function: tensors and other arguments -> a tensor, or a tuple of tensors.
@@ -34,102 +34,107 @@ class Case:
 
     @property
     def tolerance(self) -> float:
-        """Relative: finite differences are good to 1e-3, as in gradcheck; a formula to nearly all digits."""
+        """Relative: 1e-3 for finite differences, as in gradcheck; nearly all digits for a formula."""
         return 1e-3 if self.surrogate is None else 1e-9
 
     def leaves(self) -> list[Any]:
         """Fresh arguments; those in `wrt` require a gradient."""
-        fresh = [x.detach().clone() if isinstance(x, Tensor) else x for x in self.arguments]
-        for position in self.wrt:
-            fresh[position].requires_grad_()
+        fresh = [copied(x) for x in self.arguments]
+        for x in self.differentiated(fresh):
+            x.requires_grad_()
         return fresh
 
+    def differentiated(self, arguments: Sequence[Any]) -> list[Any]:
+        """Those of some arguments that are in `wrt`."""
+        return [arguments[position] for position in self.wrt]
+
     def outputs(self, arguments: Sequence[Any], seed: int = SEED) -> tuple[Tensor, ...]:
-        """The floating-point outputs; random functions repeat themselves, and no generator is moved."""
+        """The floating-point outputs. Random functions repeat themselves, and no generator moves."""
         devices = {x.device.index for x in arguments if isinstance(x, Tensor) and x.is_cuda}
         with torch.random.fork_rng(devices=sorted(devices)):
             torch.default_generator.manual_seed(seed)
             for device in devices:
                 torch.cuda.default_generators[device].manual_seed(seed)
-            result = self.function(*arguments)
-        results = result if isinstance(result, (tuple, list)) else (result,)
+            results = _as_tuple(self.function(*arguments))
         return tuple(y for y in results if isinstance(y, Tensor) and y.is_floating_point())
 
     def gradients(
         self, arguments: Sequence[Any], gs: Sequence[Tensor], create_graph: bool = False
     ) -> list[Tensor]:
         """Gradients of the arguments in `wrt`, zeros for None."""
-        inputs = [arguments[position] for position in self.wrt]
-        return backward(self.outputs(arguments), inputs, gs, create_graph)
+        return backward(self.outputs(arguments), self.differentiated(arguments), gs, create_graph)
 
-    def truth(self, gs: Sequence[Tensor]) -> list[Tensor]:
-        """The right gradients: as stated, or by central differences."""
+    def true_gradients(self, gs: Sequence[Tensor]) -> list[Tensor]:
+        """The right gradients: the stated ones, or central differences."""
         if self.surrogate is not None:
-            return [x.detach() for x in self.stated(gs, self.arguments)]
+            return [x.detach() for x in self.stated_gradients(gs, self.arguments)]
         with torch.no_grad():
-            return numerical(lambda xs: self._inner(xs, gs), self.arguments, self.wrt)
+            return central_differences(
+                lambda xs: inner_product(self.outputs(xs), gs), self.arguments, self.wrt
+            )
 
-    def stated(self, gs: Sequence[Tensor], arguments: Sequence[Any]) -> list[Tensor]:
+    def stated_gradients(self, gs: Sequence[Tensor], arguments: Sequence[Any]) -> list[Tensor]:
         """The surrogate's gradients, with their graph."""
         assert self.surrogate is not None
-        result = self.surrogate(*gs, *arguments)
-        results = result if isinstance(result, (tuple, list)) else (result,)
+        results = _as_tuple(self.surrogate(*gs, *arguments))
         if len(results) != len(self.wrt):
             raise ValueError(
                 f"surrogate must return one gradient for each of the {len(self.wrt)} inputs that get one, "
                 f"got {len(results)}"
             )
-        return [g.expand_as(arguments[i]) for g, i in zip(results, self.wrt, strict=True)]
-
-    def _inner(self, arguments: Sequence[Any], gs: Sequence[Tensor]) -> Tensor:
-        return inner(self.outputs(arguments), gs)
+        return [g.expand_as(x) for g, x in zip(results, self.differentiated(arguments), strict=True)]
 
 
-def inner(ys: Sequence[Tensor], gs: Sequence[Tensor]) -> Tensor:
-    """The sum of all products."""
+def _as_tuple(result: Any) -> tuple[Any, ...]:
+    return tuple(result) if isinstance(result, (tuple, list)) else (result,)
+
+
+def copied(x: Any) -> Any:
+    """A copy of a tensor without its graph; anything else as it is."""
+    return x.detach().clone() if isinstance(x, Tensor) else x
+
+
+def inner_product(ys: Sequence[Tensor], gs: Sequence[Tensor]) -> Tensor:
+    """The sum of all products. Shape: `()`."""
     return torch.stack([(y * g).sum() for y, g in zip(ys, gs, strict=True)]).sum()
 
 
 def backward(
     ys: Sequence[Tensor], inputs: Sequence[Tensor], gs: Sequence[Tensor], create_graph: bool = False
 ) -> list[Tensor]:
-    """`torch.autograd.grad` with zeros for None, also where no output has a graph."""
+    """`torch.autograd.grad` with zeros for None, also if no output has a graph."""
     connected = [(y, g) for y, g in zip(ys, gs, strict=True) if y.requires_grad]
     if not connected:
         return [torch.zeros_like(x) for x in inputs]
-    found = torch.autograd.grad(
-        [y for y, _ in connected],
-        inputs,
-        [g for _, g in connected],
-        create_graph=create_graph,
-        allow_unused=True,
-    )
+    outputs, upstream = zip(*connected, strict=True)
+    found = torch.autograd.grad(outputs, inputs, upstream, create_graph=create_graph, allow_unused=True)
     return [torch.zeros_like(x) if g is None else g for x, g in zip(inputs, found, strict=True)]
 
 
-def numerical(
+def central_differences(
     scalar: Callable[[Sequence[Any]], Tensor], arguments: Sequence[Any], wrt: Sequence[int]
 ) -> list[Tensor]:
-    """Central differences of a scalar function with respect to every element of some arguments."""
-    points = [x.detach().clone() if isinstance(x, Tensor) else x for x in arguments]
+    """Derivatives of a scalar function with respect to every element of the arguments in `wrt`."""
+    points = [copied(x) for x in arguments]
+
+    def moved(element: Tensor, to: float) -> Tensor:
+        element.fill_(to)
+        return scalar([copied(x) for x in points]).detach()
+
     found = []
     for position in wrt:
-        values = points[position].view(-1)
-        slopes = torch.zeros_like(values)
-        for index in range(values.numel()):
-            middle = values[index].item()
-            values[index] = middle + STEP
-            above = scalar([x.clone() if isinstance(x, Tensor) else x for x in points])
-            values[index] = middle - STEP
-            below = scalar([x.clone() if isinstance(x, Tensor) else x for x in points])
-            values[index] = middle
-            slopes[index] = (above - below).detach() / (2 * STEP)
+        elements = points[position].view(-1)
+        slopes = torch.zeros_like(elements)
+        for element, slope in zip(elements.unbind(), slopes.unbind(), strict=True):
+            middle = element.item()
+            slope.copy_((moved(element, middle + STEP) - moved(element, middle - STEP)) / (2 * STEP))
+            element.fill_(middle)
         found.append(slopes.view_as(points[position]))
     return found
 
 
-def upstream(ys: Sequence[Tensor], seed: int = SEED) -> list[Tensor]:
-    """Random upstream gradients, none of them near 0; of both signs."""
+def random_upstream(ys: Sequence[Tensor], seed: int = SEED) -> list[Tensor]:
+    """Random upstream gradients of both signs, none of them near 0."""
     generator = torch.Generator().manual_seed(seed)
     gs = []
     for y in ys:

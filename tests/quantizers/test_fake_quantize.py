@@ -1,3 +1,5 @@
+"""The fused Functions equal the composition of division, rounding, clamp and multiplication."""
+
 import copy
 
 import pytest
@@ -9,7 +11,7 @@ from qat.quantizers import IntGrid, LearnedScale, ObservedScale, PowerOfTwo, Qua
 
 
 def composed(x: Tensor) -> Tensor:
-    """A rounding of one's own: the quantizer then composes its functions, which say what is right."""
+    """A user-defined rounding: the quantizer then composes its functions, which are the reference."""
     return round_ste(x)
 
 
@@ -66,7 +68,7 @@ def data(dtype: torch.dtype, layout: torch.memory_format) -> Tensor:
 @pytest.mark.parametrize("bits", [1, 2, 4, 8, 16])
 @pytest.mark.parametrize("scale", SCALES)
 def test_it_equals_the_composition_of_its_functions(scale, bits: int, relu: bool) -> None:
-    grid = IntGrid(bits, signed=bits > 1)  # after a ReLU, too
+    grid = IntGrid(bits, signed=bits > 1)  # also after a ReLU
     fused = Quantizer(grid, scale(grid), round_ste)
     twin = copy.deepcopy(fused)
     twin.rounding = composed
@@ -93,7 +95,7 @@ def test_it_equals_the_composition_of_its_functions(scale, bits: int, relu: bool
 
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("scale", [observed, learned, frozen])
-def test_in_pieces_it_is_what_it_is_as_a_whole(scale, relu: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pieces_give_the_same_as_the_whole(scale, relu: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     grid = IntGrid(4)
     results = []
     for chunk in (kernels.CHUNK, 100):  # 1,680 elements: the last piece is shorter
@@ -104,15 +106,17 @@ def test_in_pieces_it_is_what_it_is_as_a_whole(scale, relu: bool, monkeypatch: p
             y = quantizer(x, relu)
             y.backward(torch.linspace(-1, 1, x.numel()).reshape(x.shape).contiguous(memory_format=layout))
             results.append((y, x.grad, next(quantizer.parameters(), torch.zeros(())).grad))
-    for (y, of_x, share), (other, of_other, part) in zip(results[:2], results[2:], strict=True):
+    for (y, grad_x, grad_scale), (other, other_x, other_scale) in zip(results[:2], results[2:], strict=True):
         assert torch.equal(y, other)
-        assert torch.equal(of_x, of_other)
+        assert torch.equal(grad_x, other_x)
         if scale is learned:
-            torch.testing.assert_close(part, share)  # a sum of sums: float32 adds in another order
+            torch.testing.assert_close(
+                other_scale, grad_scale
+            )  # a sum of sums: float32 adds in another order
 
 
 @pytest.mark.parametrize("scale", [observed, learned])
-def test_after_a_relu_it_keeps_a_byte_or_its_input_and_nothing_else(scale) -> None:
+def test_after_a_relu_only_the_mask_or_the_input_is_kept(scale) -> None:
     grid = IntGrid(4, signed=False)
     x = torch.randn(10, 10, requires_grad=True)
     saved: list[Tensor] = []
@@ -127,10 +131,10 @@ def test_after_a_relu_it_keeps_a_byte_or_its_input_and_nothing_else(scale) -> No
 
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("scale", SCALES)
-def test_not_a_number_and_infinities_pass_as_in_the_composition(scale, relu: bool) -> None:
+def test_nan_and_infinities_are_treated_as_in_the_composition(scale, relu: bool) -> None:
     grid = IntGrid(4, signed=not relu)
     fused = Quantizer(grid, scale(grid)).eval()
-    fused.scale.start(torch.randn(2, 6, 1, 1))
+    fused.scale.initialize(torch.randn(2, 6, 1, 1))
     twin = copy.deepcopy(fused)
     twin.rounding = composed
     x = torch.tensor([float("nan"), float("inf"), -float("inf"), 1.0, -1.0, 0.0]).reshape(1, 6, 1, 1)
@@ -156,7 +160,7 @@ def test_second_derivatives_of_a_learned_scale_are_refused_at_any_size(count: in
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_a_scale_that_follows_the_tensor_follows_it_after_the_relu(training: bool) -> None:
+def test_a_dynamic_scale_is_measured_after_the_relu(training: bool) -> None:
     quantizer = Quantizer(IntGrid(2, signed=False), ObservedScale(3, "max")).train(training)
     x = torch.tensor([-9.0, 1.0, 2.0, 3.0])
     assert torch.equal(quantizer(x, relu=True), quantizer(x.relu()))
