@@ -22,7 +22,7 @@ def activation_quantizers(model: nn.Module) -> dict[str, Quantizer]:
 
 @torch.no_grad()
 def scale_of(quantizer: Quantizer) -> Tensor:
-    """The scale that an activation's quantizer uses, `()`. It is positive, even where a learned one is not."""
+    """The scale that an activation's quantizer uses, `()`: positive, even if a learned one is not."""
     return quantizer.scale(torch.zeros(1)).detach()
 
 

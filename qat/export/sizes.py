@@ -75,9 +75,7 @@ def sizes_by_width(
     """
     sizes = {"float ONNX": onnx_sizes(build(), example)}
     for bits in widths:
-        model = quantize(
-            build(), replace(config, weight_bits=bits, activation_bits=bits, layers={}), example
-        )
+        model = quantize(build(), replace(config, weight_bits=bits, activation_bits=bits, layers={}), example)
         model.train()(example)
         channels, height, width = example.shape[1:]
         integers = IntegerModel(model, (channels, height, width))

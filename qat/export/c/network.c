@@ -48,7 +48,22 @@ static int8_t row${slot}[${length}];
 {% for number, size in wide %}
 static int32_t wide${number}[${size}];
 {% endfor %}
-{#- The loops over all elements of a step's output; channels c, rows y, columns x. #}
+{#- The element of a stored tensor that belongs to channel c, row y and column x. #}
+{% macro element(step, c="c", y="y", x="x") -%}
+  ${step.stored}[(${c} * ${step.shape[1]} + ${y}) * ${step.shape[2]} + ${x}]
+{%- endmacro %}
+{# One of the codes of a step minus a zero point. #}
+{% macro code(step, zero, c="c", y="y", x="x") -%}
+  {% set offset = step.lowest - zero %}
+  {% if offset %}(${element(step, "(" ~ c ~ ")", y, x)} ${"+" if offset > 0 else "-"} ${offset | abs}){% else %}${element(step, "(" ~ c ~ ")", y, x)}{% endif %}
+{%- endmacro %}
+{# The integers of a step as a term of a sum. #}
+{% macro term(step, zero) -%}
+  {% if step.op == "conv" %}sum${step.number}(${"c, " if step.settings.groups > 1}y, x)
+  {%- elif step.op == "sum_pool" %}sum${step.number}(c, y, x)
+  {%- else %}(${code(step, zero)}){% endif %}
+{%- endmacro %}
+{# The loops over all elements of a step's output: channels c, rows y, columns x. #}
 {% macro loops(shape, loads=()) %}
   for (int c = 0; c < ${shape[0]}; ++c) {
 {% for number in loads %}
@@ -60,6 +75,7 @@ static int32_t wide${number}[${size}];
 {% for step in steps %}
 {% set s = step.settings %}
 {% if step.op == "conv" %}
+{% set channel = "o / %s * %s + c" % (s.shape[0] // s.groups, s.shape[1]) if s.groups > 1 else "c" %}
 
 /* ${step.layer} */
 static const uint8_t weights${step.number}[] = {${step.weight | join(", ")}, 0};
@@ -78,7 +94,7 @@ static int32_t sum${step.number}(${"int o, " if s.groups > 1}int y, int x) {
       for (int j = 0; j < ${s.shape[3]}; ++j) {
         const int w = x * ${s.stride[1]} + j * ${s.dilation[1]} - ${s.padding[1]};
         if (w < 0 || w >= ${step.source.shape[2]}) continue;
-        sum += ${step.source.code(step.input_channel, "h", "w", s.zero)} * row${step.slot}[(c * ${s.shape[2]} + i) * ${s.shape[3]} + j];
+        sum += ${code(step.source, s.zero, channel, "h", "w")} * row${step.slot}[(c * ${s.shape[2]} + i) * ${s.shape[3]} + j];
       }
     }
   return sum;
@@ -90,7 +106,7 @@ static int32_t sum${step.number}(int c, int y, int x) {
   int32_t sum = 0;
   for (int i = 0; i < ${s.kernel[0]}; ++i)
     for (int j = 0; j < ${s.kernel[1]}; ++j)
-      sum += ${step.source.code("c", "y * %s + i" % s.stride[0], "x * %s + j" % s.stride[1], s.zero)};
+      sum += ${code(step.source, s.zero, "c", "y * %s + i" % s.stride[0], "x * %s + j" % s.stride[1])};
   return sum;
 }
 {% elif step.op == "max_pool" %}
@@ -105,26 +121,29 @@ ${loops(step.shape)}
             const int h = y * ${s.stride[0]} + i - ${s.padding[0]};
             const int w = x * ${s.stride[1]} + j - ${s.padding[1]};
             if (h < 0 || h >= ${step.source.shape[1]} || w < 0 || w >= ${step.source.shape[2]}) continue;
-            const ${type} code = ${step.source.stored}[(c * ${step.source.shape[1]} + h) * ${step.source.shape[2]} + w];
+            const ${type} code = ${element(step.source, "c", "h", "w")};
             if (code > most) most = code;
           }
-        ${step.target} = most;
+        ${element(step)} = most;
       }
   }
 }
 {% elif step.op == "rescale" %}
+{% set bias, shift = step.constants[-2:] %}
+{% set rounded = "divided(total, %s, %s)" % (s.divisor, shift) if s.divisor > 1 else "shifted(total, %s)" % shift %}
+{% set value = "clamped(%s%s, %s, %s)" % (rounded, " + %s" % s.zero if s.zero, s.low, s.high) %}
 
 /* ${step.layer} */
 {% for constant in step.constants if constant.is_array %}
 static const ${constant.type} ${constant.name}[] = {${constant.values | join(", ")}};
 {% endfor %}
-static void step${step.number}(${"int32_t *logits" if loop.last else "void"}) {
+static void step${step.number}(${"int32_t *logits" if step.is_last else "void"}) {
 ${loops(step.shape, step.loads)}
-        int64_t total = ${step.bias}${" * ((int64_t)1 << %s)" % s.lift if s.lift};
-{% for term, factor in step.terms %}
-        total += ${"(int64_t)" if factor != "1"}${term}${" * %s" % factor if factor != "1"};
+        int64_t total = ${bias}${" * ((int64_t)1 << %s)" % s.lift if s.lift};
+{% for input, zero, factor in step.terms %}
+        total += ${"(int64_t)" if factor | string != "1"}${term(input, zero)}${" * %s" % factor if factor | string != "1"};
 {% endfor %}
-        ${step.target} = ${step.value};
+        ${element(step)} = ${value if step.is_wide else "(uint8_t)(%s - %s)" % (value, s.low) if s.low else "(uint8_t)" ~ value};
       }
   }
 }

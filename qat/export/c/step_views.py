@@ -1,12 +1,11 @@
 """The steps of a network as the template `network.c` prints them."""
 
 from dataclasses import dataclass
-from functools import cached_property
 from math import prod
 from typing import Any
 
 from qat.export.c.memory_plan import plan_memory, row_slots
-from qat.export.integers import IntArray, Program, Step, packed_weight
+from qat.export.integers import Program, Step, packed_weight
 
 
 @dataclass(frozen=True)
@@ -47,9 +46,10 @@ class StepView:
         self.network, self.number = network, number
         step: Step = network.program.steps[number]
         self.op, self.layer, self.inputs, self.shape = step.op, step.layer, step.inputs, step.shape
-        self.settings, self.arrays = step.settings, step.arrays
+        self.settings = step.settings
         self.weight = packed_weight(step) if self.op == "conv" else b""
         self.row_length = prod(self.settings["shape"][1:]) if self.op == "conv" else 0
+        self.constants = _constants(number, step) if self.op == "rescale" else []
 
     @property
     def source(self) -> "StepView":
@@ -62,7 +62,9 @@ class StepView:
 
     @property
     def is_wide(self) -> bool:
-        """Whether its codes are stored as 32-bit integers."""
+        """Whether it stores 32-bit integers."""
+        if self.is_last:
+            return True
         place = self.network.places.get(self._origin.number)
         return place is not None and place.is_wide
 
@@ -70,92 +72,43 @@ class StepView:
     def stored(self) -> str:
         """The array in which its codes lie."""
         number = self._origin.number
-        if number == 0:
-            return "input_codes"
+        if self.is_last or number == 0:
+            return "logits" if self.is_last else "input_codes"
         return f"wide{number}" if self.is_wide else f"(arena + {self.network.places[number].start})"
 
     @property
-    def target(self) -> str:
-        """The element that it writes."""
-        _, height, width = self.shape
-        return f"{'logits' if self.is_last else self.stored}[(c * {height} + y) * {width} + x]"
-
-    def code(self, channel: str, row: str, column: str, zero: int) -> str:
-        """One of its codes minus a zero point."""
-        _, height, width = self.shape
-        element = f"{self.stored}[(({channel}) * {height} + {row}) * {width} + {column}]"
-        offset = (0 if self.is_wide else self._origin.settings["low"]) - zero
-        return f"({element} {'+' if offset > 0 else '-'} {abs(offset)})" if offset else element
+    def lowest(self) -> int:
+        """The code that is stored as 0."""
+        return 0 if self.is_wide else int(self._origin.settings["low"])
 
     @property
     def _origin(self) -> "StepView":
         """The step that stored its codes: flattening leaves them in place."""
         return self.source._origin if self.op == "flatten" else self
 
-    # Convolutions
-
     @property
     def slot(self) -> int:
-        """Number of the buffer that holds a row of its weights."""
+        """The buffer that holds a row of a convolution's weights."""
         return self.network.slots[self.number]
 
     @property
-    def input_channel(self) -> str:
-        outputs, channels, *_ = self.settings["shape"]
-        groups = self.settings["groups"]
-        return f"o / {outputs // groups} * {channels} + c" if groups > 1 else "c"
-
-    # Rescalings
-
-    @property
     def loads(self) -> list[int]:
-        """The convolutions whose row of weights must be loaded for each channel."""
+        """The convolutions whose row of weights a rescaling loads for each channel."""
         return [n for n in self.inputs if self.network.steps[n].op == "conv"]
 
-    @cached_property
-    def factors(self) -> list[Constant]:
-        return [self._constant(f"multiplier{self.number}_{i}", m) for i, m in enumerate(self.arrays["multiplier"])]
-
-    @cached_property
-    def bias(self) -> Constant:
-        return self._constant(f"bias{self.number}", self.arrays["bias"])
-
-    @cached_property
-    def shift(self) -> Constant:
-        return self._constant(f"shift{self.number}", self.arrays["shift"], "uint8_t")
-
     @property
-    def constants(self) -> list[Constant]:
-        return [*self.factors, self.bias, self.shift] if self.op == "rescale" else []
+    def terms(self) -> list[tuple["StepView", int, Constant]]:
+        """What a rescaling adds: a step, its zero point and its multiplier."""
+        sources, factors = [self.network.steps[n] for n in self.inputs], self.constants[:-2]
+        return list(zip(sources, self.settings["zeros"], factors, strict=True))
 
-    @property
-    def terms(self) -> list[tuple[str, str]]:
-        """The integers that it adds, each with its multiplier."""
-        inputs = zip(self.inputs, self.settings["zeros"], self.factors, strict=True)
-        return [(self._term(self.network.steps[n], zero), str(factor)) for n, zero, factor in inputs]
 
-    @property
-    def value(self) -> str:
-        """What it stores, given `total`."""
-        s = self.settings
-        code = f"shifted(total, {self.shift})"
-        if s["divisor"] > 1:
-            code = f"divided(total, {s['divisor']}, {self.shift})"
-        code += f" + {s['zero']}" if s["zero"] else ""
-        value = f"clamped({code}, {s['low']}, {s['high']})"
-        if self.is_last or self.is_wide:
-            return value
-        return f"(uint8_t)({value} - {s['low']})" if s["low"] else f"(uint8_t){value}"
-
-    def _term(self, source: "StepView", zero: int) -> str:
-        if source.op == "conv":
-            return f"sum{source.number}({'c, ' if source.settings['groups'] > 1 else ''}y, x)"
-        if source.op == "sum_pool":
-            return f"sum{source.number}(c, y, x)"
-        return f"({source.code('c', 'y', 'x', zero)})"
-
-    def _constant(self, name: str, values: IntArray, kind: str = "int32_t") -> Constant:
-        return Constant(name, kind, values.tolist())
+def _constants(number: int, step: Step) -> list[Constant]:
+    """The multipliers of a rescaling, its bias and its shift."""
+    multiplier, bias, shift = step.arrays.values()
+    factors = [(f"multiplier{number}_{i}", "int32_t", values) for i, values in enumerate(multiplier)]
+    others = [(f"bias{number}", "int32_t", bias), (f"shift{number}", "uint8_t", shift)]
+    return [Constant(name, kind, values.tolist()) for name, kind, values in factors + others]
 
 
 class NetworkView:
@@ -176,7 +129,9 @@ class NetworkView:
         self.wide = [(number, place.bytes // 4) for number, place in self.places.items() if place.is_wide]
         self.weights = sum(len(conv.weight) + 1 for conv in convs)  # `code_at` may read one byte more
         self.flash = self.weights + sum(c.bytes for step in self.steps for c in step.constants)
-        self.ram = self.arena + 4 * sum(size for _, size in self.wide) + sum(length for _, length in self.rows)
+        self.ram = (
+            self.arena + 4 * sum(size for _, size in self.wide) + sum(length for _, length in self.rows)
+        )
 
     def variables(self) -> dict[str, Any]:
         """The variables of the template."""

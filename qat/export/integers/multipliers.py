@@ -46,7 +46,9 @@ def multipliers(value: Sum, scale: float) -> Multipliers:
     (divisor,) = divisors
     # The division by the odd factor comes last, where it is exact.
     odd = divisor // (divisor & -divisor)
-    ratios = np.array([term.unit / (scale * (divisor // odd)) for term in value.terms])  # (terms, C), in codes
+    ratios = np.array(
+        [term.unit / (scale * (divisor // odd)) for term in value.terms]
+    )  # (terms, C), in codes
     bounds = np.array([term.bound for term in value.terms])
     ratios = np.where(bounds > 0, ratios, 0.0)  # a channel of zeros is 0 in any unit
     offset = value.offset / scale * odd

@@ -3,6 +3,7 @@
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,8 +18,8 @@ def write_npz(model: IntegerModel, path: str | Path) -> Path:
     """Write a network in integers: its steps in their order, as JSON, and their arrays.
 
     Weights are packed: `(code - low) / step` in `bits` bits each, lowest bit first. Multipliers and biases
-    are int32, shifts uint8. Step 0 holds the grid of the input, each `rescale` the grid that it rounds to; the
-    last one holds the grid of the logits.
+    are int32, shifts uint8. Step 0 holds the grid of the input, each `rescale` the grid that it rounds to,
+    and the last one the grid of the logits.
 
     Args:
         model: the network in integers.
@@ -33,7 +34,7 @@ def write_npz(model: IntegerModel, path: str | Path) -> Path:
 def npz_bytes(model: IntegerModel) -> bytes:
     """The content of the file. The same network gives the same bytes."""
     steps, arrays = model.program.as_plain_data()
-    stored = {}
+    stored: dict[str, Any] = {}
     for key, array in arrays.items():
         number, name = key.split(".")
         if name == "weight":

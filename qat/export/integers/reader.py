@@ -72,7 +72,7 @@ def rescale(inputs: list[Array], step: Step, multiplier: Array, bias: Array, shi
 
 
 def run(steps: list[Step], arrays: dict[str, Array], codes: Array) -> list[Array]:
-    """The integers of each step for input codes `(N, C, H, W)`; the last are the logits, `(N, classes, 1, 1)`."""
+    """The integers of each step for input codes `(N, C, H, W)`; the last are logits, `(N, classes, 1, 1)`."""
     values = [codes.reshape(-1, *steps[0]["shape"])]
     for number, step in enumerate(steps[1:], 1):
         inputs = [values[i] for i in step["inputs"]]

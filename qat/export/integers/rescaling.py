@@ -41,7 +41,7 @@ class Rescaling:
         return self._rescale(value, float(scale), {"zero": zero, "low": low, "high": high}, name)
 
     def fine(self, value: Sum, count: int, layer: str) -> QuantizedTensor:
-        """A tensor that has no quantizer, on the finest grid whose codes can be added `count` times in int32."""
+        """A tensor without a quantizer, on the finest grid of which an int32 holds `count` codes."""
         high = (LARGEST_SUM + 1) // (2 << (count - 1).bit_length()) - 1
         low = 0 if value.low >= 0 else -high
         scale = 2.0 ** math.ceil(math.log2(_largest_value(value))) / (high + 1)

@@ -10,26 +10,15 @@ from qat.export.integers.values import FloatArray, QuantizedTensor, Shape
 
 def pool_settings(pool: Any) -> dict[str, list[int]]:
     """Kernel, stride and padding of a pooling module, each as [height, width]."""
-
-    def pair(x: Any) -> list[int]:
-        return [x, x] if isinstance(x, int) else list(x)
-
-    return {"kernel": pair(pool.kernel_size), "stride": pair(pool.stride), "padding": pair(pool.padding)}
+    given = {"kernel": pool.kernel_size, "stride": pool.stride, "padding": pool.padding}
+    return {name: np.broadcast_to(x, 2).tolist() for name, x in given.items()}
 
 
 def output_shape(channels: int, shape: Shape, kernel: Any, settings: dict[str, Any]) -> Shape:
     """`(channels, H', W')` of a convolution or a pool over an image of a shape."""
-    height, width = (
-        (size + 2 * pad - dilation * (k - 1) - 1) // stride + 1
-        for size, pad, dilation, k, stride in zip(
-            shape[1:],
-            settings["padding"],
-            settings.get("dilation", [1, 1]),
-            kernel,
-            settings["stride"],
-            strict=True,
-        )
-    )
+    reach = np.array(settings.get("dilation", [1, 1])) * (np.array(kernel) - 1)
+    size = np.array(shape[1:]) + 2 * np.array(settings["padding"]) - reach - 1
+    height, width = (size // settings["stride"] + 1).tolist()
     return channels, height, width
 
 

@@ -7,7 +7,8 @@ from onnx import TensorProto, helper
 
 from qat.quantizers import IntGrid
 
-OPSETS = (21, 22, 23, 24, 25)  # opset 21 added types of 4 bits, 25 those of 2 bits
+# The format version of a file by its opset. Opset 21 added types of 4 bits, 25 those of 2 bits.
+IR_VERSIONS = {21: 10, 22: 10, 23: 11, 24: 12, 25: 13}
 
 CodeType = np.dtype[Any]  # of NumPy, or of ml_dtypes below 8 bits
 

@@ -9,11 +9,11 @@ import onnx
 import torch
 from torch import Tensor, nn
 
-from qat.export.onnx.code_types import OPSETS
+from qat.export.onnx.code_types import IR_VERSIONS
 from qat.export.onnx.graph_breaks import refuse_graph_breaks
 from qat.export.onnx.narrow_codes import keep_narrow_codes
 from qat.export.onnx.runtime_copy import runtime_copy
-from qat.export.onnx.torch_export import torch_export
+from qat.export.onnx.torch_export import clean, torch_export
 from qat.export.onnx.verify import refuse_differences
 from qat.export.readiness import activation_quantizers, check_ready, layer_of
 from qat.layers import QuantLayer
@@ -57,8 +57,8 @@ def export_onnx(
         ValueError: the model is not ready (never calibrated, in a float phase), leaves the graph (through
             NumPy) or cannot be exported, the file computes something else, or the opset is not supported.
     """
-    if opset not in OPSETS:
-        raise ValueError(f"opset must be one of {', '.join(map(str, OPSETS))}; got {opset}")
+    if opset not in IR_VERSIONS:
+        raise ValueError(f"opset must be one of {', '.join(map(str, IR_VERSIONS))}; got {opset}")
     path = check_folder(path)  # before the work
     args = example if isinstance(example, tuple) else (example,)
     content = onnx_bytes(model, args, opset, fold, run)
@@ -70,11 +70,16 @@ def onnx_bytes(model: nn.Module, args: tuple[Any, ...], opset: int, fold: bool, 
     """The content of the file, not yet compared with the model."""
     check_ready(model)
     # torch.export takes a batch of one for a constant.
-    args = tuple(torch.cat([x, x])[:2] if isinstance(x, Tensor) and x.dim() and len(x) < 2 else x for x in args)
+    args = tuple(
+        torch.cat([x, x])[:2] if isinstance(x, Tensor) and x.dim() and len(x) < 2 else x for x in args
+    )
     refuse_graph_breaks(model, args)
     args = tuple(x.cpu().float() if isinstance(x, Tensor) and x.is_floating_point() else x for x in args)
-    proto = torch_export(runtime_copy(model, args, opset, fold), args, opset)
+    proto = torch_export(runtime_copy(model, args, opset, fold), args)
     keep_narrow_codes(proto.graph)
+    clean(proto)
+    proto.opset_import[0].version, proto.ir_version = opset, IR_VERSIONS[opset]
+    proto.producer_name, proto.producer_version = "qat", version("qat")
     for key, value in _metadata(model, run).items():
         proto.metadata_props.add(key=key, value=value)
     onnx.checker.check_model(proto, full_check=True)

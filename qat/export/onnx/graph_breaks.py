@@ -1,4 +1,4 @@
-"""Modules whose forward converts tensors to NumPy or Python numbers, which an exporter takes for constants."""
+"""Modules that convert tensors to NumPy or Python numbers, which an exporter takes for constants."""
 
 from typing import Any
 

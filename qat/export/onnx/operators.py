@@ -23,20 +23,20 @@ class QuantizeDequantize(nn.Module):
     def __init__(self, quantizer: Quantizer, opset: int) -> None:
         super().__init__()
         grid, scale = quantizer.grid, scale_of(quantizer)
-        self.type: CodeType = code_type(grid, opset)
+        self.code_type: CodeType = code_type(grid, opset)
         self.zero = zero_point_of(quantizer, scale)
-        limits = ml_dtypes.iinfo(self.type)
+        limits = ml_dtypes.iinfo(self.code_type)
         ends = [float((end - self.zero) * scale) for end in (grid.low, grid.high)]
         self.clip = ends if (limits.min, limits.max) != (grid.low, grid.high) else None
         self.scale: Tensor
-        self.placeholder: Tensor
+        self.zero_point: Tensor
         self.register_buffer("scale", scale.clone())
-        self.register_buffer("placeholder", torch.zeros((), dtype=torch.uint8))
+        self.register_buffer("zero_point", torch.zeros((), dtype=torch.uint8))  # stands in
 
     def forward(self, x: Tensor) -> Tensor:
         if self.clip:
             x = x.clamp(*self.clip)
-        grid = (self.scale, self.placeholder)
+        grid = (self.scale, self.zero_point)
         codes = ops.symbolic("QuantizeLinear", (x, *grid), dtype=torch.uint8, shape=x.shape, version=21)
         return ops.symbolic(
             "DequantizeLinear", (codes, *grid), dtype=torch.float32, shape=x.shape, version=21
@@ -51,7 +51,7 @@ class StoredWeight(nn.Module):
         quantizer, weight = layer.weight_quantizer, layer.effective_weight.detach()
         assert isinstance(quantizer, Quantizer)
         scale = quantizer.scale(weight).detach()
-        self.type: CodeType = code_type(quantizer.grid, opset)
+        self.code_type: CodeType = code_type(quantizer.grid, opset)
         self.codes: NDArray[np.int64] = quantizer.codes(weight).numpy().astype(np.int64)
         self.axis = layer.channel_axis if scale.dim() else None
         self.scale: Tensor

@@ -2,7 +2,6 @@
 
 import ast
 import warnings
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -13,11 +12,9 @@ from torch import nn
 
 from qat.export.onnx.operators import QuantizeDequantize, StoredWeight
 
-IR_VERSIONS = {21: 10, 22: 10, 23: 11, 24: 12, 25: 13}
 
-
-def torch_export(model: nn.Module, args: tuple[Any, ...], opset: int) -> onnx.ModelProto:
-    """The graph of a runtime copy, with integer types, without the exporter's own notes.
+def torch_export(model: nn.Module, args: tuple[Any, ...]) -> onnx.ModelProto:
+    """The graph of a runtime copy, with integer types.
 
     Raises:
         ValueError: the exporter refuses the model, or the model returns more than one tensor.
@@ -28,11 +25,19 @@ def torch_export(model: nn.Module, args: tuple[Any, ...], opset: int) -> onnx.Mo
     for node in proto.graph.node:
         if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
             _set_codes(node, proto.graph, model)
-    _strip(proto)
-    proto.opset_import[0].version = opset
-    proto.ir_version = IR_VERSIONS[opset]
-    proto.producer_name, proto.producer_version = "qat", version("qat")
     return proto
+
+
+def clean(proto: onnx.ModelProto) -> None:
+    """Remove unused constants, and the exporter's notes, which hold paths of source files."""
+    graph = proto.graph
+    used = {name for node in graph.node for name in node.input}
+    kept = [tensor for tensor in graph.initializer if tensor.name in used]
+    del graph.initializer[:], graph.value_info[:], proto.metadata_props[:]
+    graph.initializer.extend(kept)
+    for part in (*graph.node, *graph.input, *graph.output, *graph.initializer, graph):
+        del part.metadata_props[:]
+        part.doc_string = ""
 
 
 def _export(model: nn.Module, args: tuple[Any, ...]) -> onnx.ModelProto:
@@ -71,17 +76,7 @@ def _set_codes(node: onnx.NodeProto, graph: onnx.GraphProto, model: nn.Module) -
         place, constant, codes = 2, f"{name}.zero_point", np.array(module.zero)
     node.name = f"{name}/{node.op_type}"
     node.input[place] = constant
-    if all(known.name != constant for known in graph.initializer):  # both nodes of a pair share a zero point
-        graph.initializer.append(numpy_helper.from_array(codes.astype(module.type), constant))
-
-
-def _strip(proto: onnx.ModelProto) -> None:
-    """Remove unused constants, and the exporter's notes, which hold paths of source files."""
-    graph = proto.graph
-    used = {name for node in graph.node for name in node.input}
-    kept = [tensor for tensor in graph.initializer if tensor.name in used]
-    del graph.initializer[:], graph.value_info[:], proto.metadata_props[:]
-    graph.initializer.extend(kept)
-    for part in (*graph.node, *graph.input, *graph.output, *graph.initializer, graph):
-        del part.metadata_props[:]
-        part.doc_string = ""
+    # A pair of nodes shares a zero point, and torch's exporter may have given this name to a constant.
+    found = [tensor for tensor in graph.initializer if tensor.name == constant]
+    tensor = found[0] if found else graph.initializer.add()
+    tensor.CopyFrom(numpy_helper.from_array(codes.astype(module.code_type), constant))
