@@ -1,7 +1,7 @@
 """A trained model for other runtimes, and the proof that it is the same."""
 
 from qat.export.agreement import Agreement
-from qat.export.c import CSource, c_logits, find_compiler, write_c
+from qat.export.c import COMPILERS, CSource, c_logits, find_compiler, write_c
 from qat.export.integers import (
     Accumulator,
     IntegerAgreement,
@@ -14,6 +14,7 @@ from qat.export.onnx import Difference, Verification, export_onnx, verify
 from qat.export.sizes import Sizes, c_sizes, npz_sizes, onnx_sizes, sizes_by_width
 
 __all__ = [
+    "COMPILERS",
     "Accumulator",
     "Agreement",
     "CSource",

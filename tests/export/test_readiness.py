@@ -1,4 +1,4 @@
-"""What is refused before the work."""
+"""What a model must be before it is exported."""
 
 import copy
 from typing import Any
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from qat.export import IntegerModel
-from qat.export.onnx.checks import activation_quantizers, check_ready, scale_of
+from qat.export.readiness import activation_quantizers, check_ready, scale_of
 from qat.models import SmallCNN
 from qat.quantizers import IntGrid
 

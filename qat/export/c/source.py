@@ -27,6 +27,9 @@ class CSource:
     weights: int
     ram: int
 
+    def __str__(self) -> str:
+        return f"flash {self.flash:,} bytes ({self.weights:,} of weights) and code, RAM {self.ram:,} bytes"
+
 
 def write_c(model: IntegerModel, path: str | Path) -> CSource:
     """Write a network in integers as one C99 file with `int predict(const uint8_t *input, int32_t *logits)`.

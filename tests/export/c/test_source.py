@@ -132,7 +132,7 @@ def test_weights_take_their_bits(trained: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"weight_bits": 16}, "^blocks.1.conv: C holds weights of 1 to 8 bits, got 16; use --format npz"),
+        ({"weight_bits": 16}, "^blocks.1.conv: C holds weights of 1 to 8 bits, got 16; export it as npz"),
         ({"activation_bits": 16, "weight_bits": 2}, "C holds activations of 1 to 8 bits, got more"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The npz file, and its reader, which knows NumPy alone."""
+"""The npz file, and its reader, which needs NumPy alone."""
 
 import ast
 import subprocess
@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qat.export import IntegerModel, reader, write_npz
+from qat.export import IntegerModel, write_npz
+from qat.export.integers import reader
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Agreement in numbers, and differences traced to where they begin."""
+"""Differences between a model and its file, traced to the layer in which they begin."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,8 @@ import torch
 from onnx import numpy_helper
 
 from qat.export import Difference, Verification, verify
-from qat.export.onnx.verify import agree, explain_or_refuse
+from qat.export.agreement import agree
+from qat.export.onnx.verify import refuse_differences
 
 
 def test_agreement_counts() -> None:
@@ -46,7 +47,7 @@ def test_a_file_with_another_scale_is_found_out(trained: Any, file: Path) -> Non
     assert max(difference.image for difference in done.differences) > 100
     assert {difference.layer for difference in done.unexplained} == {"blocks.2.act"}
     with pytest.raises(ValueError, match=r"on a second random batch it differs, first in blocks.2.act;"):
-        explain_or_refuse(model, wrong, (images,))
+        refuse_differences(model, wrong, (images,))
 
 
 def test_verifying_moves_nothing(trained: Any, file: Path) -> None:
