@@ -112,11 +112,8 @@ def _onnx(run: TrainedRun, images: Tensor, path: Path, opset: int, fold: bool) -
                 f"the file does not compute what was trained: {len(done.unexplained)} images differ, not by "
                 f"a tie, the first in {done.unexplained[0].layer or 'the output'}; nothing is kept"
             )
-    return [
-        f"onnxruntime, optimizations off: {done.off}",
-        f"onnxruntime, optimizations on:  {done.on}",
-        _differences(done),
-    ]
+    off, on = f"onnxruntime, optimizations off: {done.off}", f"onnxruntime, optimizations on:  {done.on}"
+    return [off, on, _differences(done)]
 
 
 def _differences(done: Verification) -> str:
@@ -132,8 +129,7 @@ def _differences(done: Verification) -> str:
 
 def _integers(run: TrainedRun, images: Tensor, labels: Tensor, path: Path, format: str) -> list[str]:
     network: Any = run.classifier.model
-    channels, height, width = images.shape[1:]
-    model = IntegerModel(network, (channels, height, width))
+    model = IntegerModel(network, images.shape[1:])
     with draft_of(path) as draft:
         source = write_c(model, draft) if format == "c" else None
         if source is None:
@@ -146,17 +142,14 @@ def _integers(run: TrainedRun, images: Tensor, labels: Tensor, path: Path, forma
             )
         ran = _run_file(model, draft, source, images, done)
     accuracy = float((done.classes == labels.numpy()).mean())
-    differing = [
-        f"  codes that differ in {layer}: {differ:,} of {total:,}"
-        for layer, (differ, total) in done.codes.items()
-        if differ
-    ]
+    unequal = [(name, *counts) for name, counts in done.codes.items() if counts[0]]
     widest = max(model.accumulators, key=lambda one: one.largest)
     return [
         *([str(source)] if source else []),
         ran,
         f"integers, {100 * accuracy:.2f} % right: {done.logits}",
-        *(differing or ["  no code differs"]),
+        *(f"  codes that differ in {name}: {differ:,} of {total:,}" for name, differ, total in unequal),
+        *([] if unequal else ["  no code differs"]),
         f"  no sum exceeds {widest.largest:,} ({widest.layer}); an int32 holds 2,147,483,647",
     ]
 

@@ -8,7 +8,7 @@ from qat.export import Sizes
 
 
 def size_table(columns: Mapping[str, Sizes]) -> Table:
-    """Bytes of each layer's weight, of all weights (with their share of the first column's) and of the file."""
+    """Bytes of each weight, of all weights with their share of the first column's, and of the file."""
     table = Table(title="bytes", title_justify="left")
     table.add_column("weights of")
     for name in columns:

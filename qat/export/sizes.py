@@ -7,7 +7,7 @@ import onnx
 from torch import Tensor, nn
 
 from qat.export.c import c_source
-from qat.export.integers import IntegerModel, npz_bytes, packed_weight
+from qat.export.integers import IntegerModel, npz_bytes
 from qat.export.onnx import onnx_bytes
 from qat.layers import Quantization, quantize
 from qat.layers.summary import LAYERS
@@ -77,8 +77,7 @@ def sizes_by_width(
     for bits in widths:
         model = quantize(build(), replace(config, weight_bits=bits, activation_bits=bits, layers={}), example)
         model.train()(example)
-        channels, height, width = example.shape[1:]
-        integers = IntegerModel(model, (channels, height, width))
+        integers = IntegerModel(model, example.shape[1:])
         sizes[f"{bits} bits ONNX"] = onnx_sizes(model, example)
         sizes[f"{bits} bits npz"] = npz_sizes(integers)
         sizes[f"{bits} bits C"] = c_sizes(integers)
@@ -86,4 +85,4 @@ def sizes_by_width(
 
 
 def _packed_bytes(model: IntegerModel) -> dict[str, int]:
-    return {step.layer: len(packed_weight(step)) for step in model.program.steps if step.op == "conv"}
+    return {step.layer: len(step.packed_weight) for step in model.program.steps if step.op == "conv"}

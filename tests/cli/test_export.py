@@ -72,8 +72,8 @@ def test_npz_and_c(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("kind", "wrong", "message"),
     [
-        ("npz", "qat.export.integers.npz.packed_weight", "the file does not compute the integers: "),
-        ("c", "qat.export.c.step_views.packed_weight", "the file does not compute the integers: "),
+        ("npz", "qat.export.integers.program.pack", "the file does not compute the integers: "),
+        ("c", "qat.export.integers.program.pack", "the file does not compute the integers: "),
         ("npz", "qat.export.integers.reader.conv", "the integers must equal what was trained, but "),
     ],
 )

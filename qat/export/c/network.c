@@ -3,9 +3,9 @@
    int predict(const uint8_t *input, int32_t *logits);
 
    returns the class: the first with the largest logit.
-   input:  ${input.size} codes of ${input.shape}, as C, H, W
-           The code of a value x is round(x / ${input.scale}), half to even, clamped to ${input.low}..${input.high}, minus ${input.low}.
-   logits: ${classes} integers in units of ${output_scale}.
+   input:  ${steps[0].shape[0] * steps[0].shape[1] * steps[0].shape[2]} codes of ${steps[0].shape | join(" x ")}, as C, H, W.
+           The code of a value x is round(x / ${program.input_scale}), half to even, clamped to ${steps[0].settings.low}..${steps[0].settings.high}, minus ${steps[0].settings.low}.
+   logits: ${steps[-1].shape[0]} integers in units of ${program.output_scale}.
    flash:  ${flash} bytes of constants, of these ${weights} of weights, and the code.
    RAM:    ${ram} bytes, all static: two threads must not call predict at the same time. */
 
@@ -48,53 +48,57 @@ static int8_t row${slot}[${length}];
 {% for number, size in wide %}
 static int32_t wide${number}[${size}];
 {% endfor %}
-{#- The element of a stored tensor that belongs to channel c, row y and column x. #}
-{% macro element(step, c="c", y="y", x="x") -%}
-  ${step.stored}[(${c} * ${step.shape[1]} + ${y}) * ${step.shape[2]} + ${x}]
+{#- The element of a step's array that belongs to channel c, row y and column x. #}
+{% macro element(n, c="c", y="y", x="x") -%}
+  ${stored(n)}[(${c} * ${steps[n].shape[1]} + ${y}) * ${steps[n].shape[2]} + ${x}]
 {%- endmacro %}
 {# One of the codes of a step minus a zero point. #}
-{% macro code(step, zero, c="c", y="y", x="x") -%}
-  {% set offset = step.lowest - zero %}
-  {% if offset %}(${element(step, "(" ~ c ~ ")", y, x)} ${"+" if offset > 0 else "-"} ${offset | abs}){% else %}${element(step, "(" ~ c ~ ")", y, x)}{% endif %}
+{% macro code(n, zero, c="c", y="y", x="x") -%}
+  {% set offset = lowest(n) - zero %}
+  {% set plain = element(n, "(" ~ c ~ ")", y, x) %}
+${"(%s %s %s)" % (plain, "+" if offset > 0 else "-", offset | abs) if offset else plain}
 {%- endmacro %}
 {# The integers of a step as a term of a sum. #}
-{% macro term(step, zero) -%}
-  {% if step.op == "conv" %}sum${step.number}(${"c, " if step.settings.groups > 1}y, x)
-  {%- elif step.op == "sum_pool" %}sum${step.number}(c, y, x)
-  {%- else %}(${code(step, zero)}){% endif %}
+{% macro term(n, zero) -%}
+  {% if steps[n].op == "conv" %}sum${n}(${"c, " if steps[n].settings.groups > 1}y, x)
+  {%- elif steps[n].op == "sum_pool" %}sum${n}(c, y, x)
+  {%- else %}(${code(n, zero)}){% endif %}
 {%- endmacro %}
 {# The loops over all elements of a step's output: channels c, rows y, columns x. #}
-{% macro loops(shape, loads=()) %}
-  for (int c = 0; c < ${shape[0]}; ++c) {
-{% for number in loads %}
-    load${number}(c);
+{% macro loops(step) %}
+  for (int c = 0; c < ${step.shape[0]}; ++c) {
+{% for n in step.inputs if steps[n].op == "conv" %}
+    load${n}(c);
 {% endfor %}
-    for (int y = 0; y < ${shape[1]}; ++y)
-      for (int x = 0; x < ${shape[2]}; ++x) {
+    for (int y = 0; y < ${step.shape[1]}; ++y)
+      for (int x = 0; x < ${step.shape[2]}; ++x) {
 {%- endmacro %}
 {% for step in steps %}
-{% set s = step.settings %}
+{% set n, s = loop.index0, step.settings %}
 {% if step.op == "conv" %}
-{% set channel = "o / %s * %s + c" % (s.shape[0] // s.groups, s.shape[1]) if s.groups > 1 else "c" %}
+{% set outputs, channels, rows, columns = s.shape %}
+{% set length, row = channels * rows * columns, "row%s" % slots[n] %}
+{% set channel = "o / %s * %s + c" % (outputs // s.groups, channels) if s.groups > 1 else "c" %}
+{% set source = step.inputs[0] %}
 
 /* ${step.layer} */
-static const uint8_t weights${step.number}[] = {${step.weight | join(", ")}, 0};
+static const uint8_t weights${n}[] = {${step.packed_weight | join(", ")}, 0};
 
-static void load${step.number}(int o) {
-  for (int i = 0; i < ${step.row_length}; ++i)
-    row${step.slot}[i] = (int8_t)(code_at(weights${step.number}, o * ${step.row_length} + i, ${s.bits}) * ${s.step} + ${s.low});
+static void load${n}(int o) {
+  for (int i = 0; i < ${length}; ++i)
+    ${row}[i] = (int8_t)(code_at(weights${n}, o * ${length} + i, ${s.bits}) * ${s.step} + ${s.low});
 }
 
-static int32_t sum${step.number}(${"int o, " if s.groups > 1}int y, int x) {
+static int32_t sum${n}(${"int o, " if s.groups > 1}int y, int x) {
   int32_t sum = 0;
-  for (int c = 0; c < ${s.shape[1]}; ++c)
-    for (int i = 0; i < ${s.shape[2]}; ++i) {
+  for (int c = 0; c < ${channels}; ++c)
+    for (int i = 0; i < ${rows}; ++i) {
       const int h = y * ${s.stride[0]} + i * ${s.dilation[0]} - ${s.padding[0]};
-      if (h < 0 || h >= ${step.source.shape[1]}) continue;
-      for (int j = 0; j < ${s.shape[3]}; ++j) {
+      if (h < 0 || h >= ${steps[source].shape[1]}) continue;
+      for (int j = 0; j < ${columns}; ++j) {
         const int w = x * ${s.stride[1]} + j * ${s.dilation[1]} - ${s.padding[1]};
-        if (w < 0 || w >= ${step.source.shape[2]}) continue;
-        sum += ${code(step.source, s.zero, channel, "h", "w")} * row${step.slot}[(c * ${s.shape[2]} + i) * ${s.shape[3]} + j];
+        if (w < 0 || w >= ${steps[source].shape[2]}) continue;
+        sum += ${code(source, s.zero, channel, "h", "w")} * ${row}[(c * ${rows} + i) * ${columns} + j];
       }
     }
   return sum;
@@ -102,48 +106,50 @@ static int32_t sum${step.number}(${"int o, " if s.groups > 1}int y, int x) {
 {% elif step.op == "sum_pool" %}
 
 /* ${step.layer} */
-static int32_t sum${step.number}(int c, int y, int x) {
+static int32_t sum${n}(int c, int y, int x) {
   int32_t sum = 0;
   for (int i = 0; i < ${s.kernel[0]}; ++i)
     for (int j = 0; j < ${s.kernel[1]}; ++j)
-      sum += ${code(step.source, s.zero, "c", "y * %s + i" % s.stride[0], "x * %s + j" % s.stride[1])};
+      sum += ${code(step.inputs[0], s.zero, "c", "y * %s + i" % s.stride[0], "x * %s + j" % s.stride[1])};
   return sum;
 }
 {% elif step.op == "max_pool" %}
-{% set type = "int32_t" if step.is_wide else "uint8_t" %}
+{% set source = step.inputs[0] %}
+{% set type = "int32_t" if is_wide(n) else "uint8_t" %}
 
 /* ${step.layer} */
-static void step${step.number}(void) {
-${loops(step.shape)}
-        ${type} most = ${s.low if step.is_wide else 0};
+static void step${n}(void) {
+${loops(step)}
+        ${type} most = ${s.low if is_wide(n) else 0};
         for (int i = 0; i < ${s.kernel[0]}; ++i)
           for (int j = 0; j < ${s.kernel[1]}; ++j) {
             const int h = y * ${s.stride[0]} + i - ${s.padding[0]};
             const int w = x * ${s.stride[1]} + j - ${s.padding[1]};
-            if (h < 0 || h >= ${step.source.shape[1]} || w < 0 || w >= ${step.source.shape[2]}) continue;
-            const ${type} code = ${element(step.source, "c", "h", "w")};
+            if (h < 0 || h >= ${steps[source].shape[1]} || w < 0 || w >= ${steps[source].shape[2]}) continue;
+            const ${type} code = ${element(source, "c", "h", "w")};
             if (code > most) most = code;
           }
-        ${element(step)} = most;
+        ${element(n)} = most;
       }
   }
 }
 {% elif step.op == "rescale" %}
-{% set bias, shift = step.constants[-2:] %}
+{% set bias, shift = constants[n][-2:] %}
 {% set rounded = "divided(total, %s, %s)" % (s.divisor, shift) if s.divisor > 1 else "shifted(total, %s)" % shift %}
 {% set value = "clamped(%s%s, %s, %s)" % (rounded, " + %s" % s.zero if s.zero, s.low, s.high) %}
 
 /* ${step.layer} */
-{% for constant in step.constants if constant.is_array %}
+{% for constant in constants[n] if constant.is_array %}
 static const ${constant.type} ${constant.name}[] = {${constant.values | join(", ")}};
 {% endfor %}
-static void step${step.number}(${"int32_t *logits" if step.is_last else "void"}) {
-${loops(step.shape, step.loads)}
+static void step${n}(${"int32_t *logits" if loop.last else "void"}) {
+${loops(step)}
         int64_t total = ${bias}${" * ((int64_t)1 << %s)" % s.lift if s.lift};
-{% for input, zero, factor in step.terms %}
-        total += ${"(int64_t)" if factor | string != "1"}${term(input, zero)}${" * %s" % factor if factor | string != "1"};
+{% for input in step.inputs %}
+{% set factor, added = constants[n][loop.index0] | string, term(input, s.zeros[loop.index0]) %}
+        total += ${added if factor == "1" else "(int64_t)%s * %s" % (added, factor)};
 {% endfor %}
-        ${element(step)} = ${value if step.is_wide else "(uint8_t)(%s - %s)" % (value, s.low) if s.low else "(uint8_t)" ~ value};
+        ${element(n)} = ${value if is_wide(n) else "(uint8_t)(%s - %s)" % (value, s.low) if s.low else "(uint8_t)" ~ value};
       }
   }
 }
@@ -153,11 +159,11 @@ ${loops(step.shape, step.loads)}
 int predict(const uint8_t *input, int32_t *logits) {
   int best = 0;
   input_codes = input;
-{% for step in steps[:-1] if step.op in ("rescale", "max_pool") %}
-  step${step.number}();
+{% for number in places %}
+  step${number}();
 {% endfor %}
-  step${steps[-1].number}(logits);
-  for (int i = 1; i < ${classes}; ++i)
+  step${steps | length - 1}(logits);
+  for (int i = 1; i < ${steps[-1].shape[0]}; ++i)
     if (logits[i] > logits[best]) best = i;
   return best;
 }

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
-from qat.export.c.step_views import NetworkView
+from qat.export.c.network import Network
 from qat.export.integers import IntegerModel, Step
 from qat.whole_file import write_whole
 
@@ -54,7 +54,7 @@ def write_c(model: IntegerModel, path: str | Path) -> CSource:
 def c_source(model: IntegerModel) -> CSource:
     """The content of the file and its sizes; see `write_c`."""
     _check_bits(model.program.steps)
-    network = NetworkView(model.program)
+    network = Network(model.program)
     text = _template().render(network.variables())
     return CSource(text, network.flash, network.weights, network.ram)
 

@@ -2,7 +2,6 @@
 
 from qat.export.integers.model import IntegerAgreement, IntegerModel
 from qat.export.integers.npz import npz_bytes, npz_logits, write_npz
-from qat.export.integers.packing import packed_weight
 from qat.export.integers.program import Accumulator, IntArray, Program, Step
 
 __all__ = [
@@ -14,6 +13,5 @@ __all__ = [
     "Step",
     "npz_bytes",
     "npz_logits",
-    "packed_weight",
     "write_npz",
 ]

@@ -23,7 +23,7 @@ class _Tracer(fx.Tracer):
 
 
 @torch.no_grad()
-def lower(model: nn.Module, shape: Shape) -> Program:
+def lower(model: nn.Module, shape: tuple[int, ...]) -> Program:
     """The program of a model.
 
     Args:
@@ -42,7 +42,8 @@ def lower(model: nn.Module, shape: Shape) -> Program:
         why = " ".join(str(error).split())[:200]
         raise ValueError(f"integers need a model that torch.fx can trace: {why}") from error
     graph.eliminate_dead_code(lambda node: node.op in ("placeholder", "output"))  # what has no reader
-    return _Lowering(model, shape).run(graph)
+    channels, height, width = shape
+    return _Lowering(model, (channels, height, width)).run(graph)
 
 
 class _Lowering:

@@ -62,7 +62,7 @@ class IntegerModel:
         program: the steps; if `program.is_exact`, the trained model agrees to the last bit.
     """
 
-    def __init__(self, model: nn.Module, shape: tuple[int, int, int]) -> None:
+    def __init__(self, model: nn.Module, shape: tuple[int, ...]) -> None:
         self.model = model
         self.program: Program = lower(model, shape)
         self._steps, self._arrays = self.program.as_plain_data()

@@ -9,7 +9,6 @@ import numpy as np
 
 from qat.export.integers import reader
 from qat.export.integers.model import IntegerModel, run_in_batches
-from qat.export.integers.packing import packed_weight
 from qat.export.integers.program import IntArray
 from qat.whole_file import write_whole
 
@@ -38,7 +37,7 @@ def npz_bytes(model: IntegerModel) -> bytes:
     for key, array in arrays.items():
         number, name = key.split(".")
         if name == "weight":
-            stored[key] = np.frombuffer(packed_weight(model.program.steps[int(number)]), np.uint8)
+            stored[key] = np.frombuffer(model.program.steps[int(number)].packed_weight, np.uint8)
         else:
             stored[key] = array.astype(np.uint8 if name == "shift" else np.int32)
     file = io.BytesIO()

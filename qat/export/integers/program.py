@@ -34,6 +34,18 @@ class Step:
     settings: dict[str, Any] = field(default_factory=dict)
     arrays: dict[str, IntArray] = field(default_factory=dict)
 
+    @property
+    def packed_weight(self) -> bytes:
+        """The weight of a `conv`, as a file holds it."""
+        grid = self.settings
+        return pack((self.arrays["weight"] - grid["low"]) // grid["step"], grid["bits"])
+
+
+def pack(codes: IntArray, bits: int) -> bytes:
+    """The lowest `bits` of each code in two's complement, one after another, lowest bit first."""
+    planes = (codes.reshape(-1, 1) >> np.arange(bits)) & 1
+    return np.packbits(planes.astype(np.uint8), bitorder="little").tobytes()
+
 
 @dataclass(frozen=True)
 class Accumulator:

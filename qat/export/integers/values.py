@@ -1,6 +1,6 @@
 """What a tensor of the trained model is made of, in integers."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,8 +69,8 @@ class Sum:
     shape: Shape
     terms: tuple[SumTerm, ...]
     offset: FloatArray
-    low: float = field(default=-np.inf)
-    high: float = field(default=np.inf)
+    low: float = -np.inf
+    high: float = np.inf
 
     @property
     def is_clamped(self) -> bool:

@@ -9,7 +9,6 @@ import onnx
 import torch
 from torch import Tensor, nn
 
-from qat.export.onnx.code_types import IR_VERSIONS
 from qat.export.onnx.graph_breaks import refuse_graph_breaks
 from qat.export.onnx.narrow_codes import keep_narrow_codes
 from qat.export.onnx.runtime_copy import runtime_copy
@@ -19,6 +18,9 @@ from qat.export.readiness import activation_quantizers, check_ready, layer_of
 from qat.layers import QuantLayer
 from qat.quantizers import Quantizer
 from qat.whole_file import check_folder, write_whole
+
+# The format version of a file by its opset. Opset 21 added types of 4 bits, 25 those of 2 bits.
+IR_VERSIONS = {21: 10, 22: 10, 23: 11, 24: 12, 25: 13}
 
 
 def export_onnx(

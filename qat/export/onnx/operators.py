@@ -4,17 +4,27 @@ The exporter knows no integer types below 8 bits. The modules therefore stand in
 `torch_export.py` puts into the file instead.
 """
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from onnx import TensorProto, helper
 from torch import Tensor, nn
 from torch.onnx import ops
 
-from qat.export.onnx.code_types import CodeType, code_type
 from qat.export.readiness import scale_of, zero_point_of
 from qat.layers import QuantLayer
-from qat.quantizers import Quantizer
+from qat.quantizers import IntGrid, Quantizer
+
+CodeType = np.dtype[Any]  # of NumPy, or of ml_dtypes below 8 bits
+
+
+def code_type(grid: IntGrid, opset: int) -> CodeType:
+    """The narrowest type that holds the codes of a grid: of 2 (since opset 25), 4, 8 or 16 bits."""
+    bits = next(width for width in (2, 4, 8, 16) if width >= grid.bits and (width > 2 or opset >= 25))
+    return helper.tensor_dtype_to_np_dtype(getattr(TensorProto, f"{'' if grid.signed else 'U'}INT{bits}"))
 
 
 class QuantizeDequantize(nn.Module):

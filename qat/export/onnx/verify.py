@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +11,8 @@ from qat.export.agreement import TOLERANCE, Agreement, agree
 from qat.export.onnx.first_difference import Difference, first_differences
 from qat.export.onnx.session import run_onnx
 from qat.export.trained_model import run_trained
+
+FloatArray = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -44,10 +45,8 @@ def verify(model: nn.Module, file: str | Path | bytes, images: Tensor | tuple[Te
     """
     content = file if isinstance(file, bytes) else Path(file).read_bytes()
     args = images if isinstance(images, tuple) else (images,)
-    trained = run_trained(model, args, "trained model")
-    off = run_onnx(content, args, False, "onnxruntime")[0]
+    trained, off, differences = _compare(model, content, args)
     on = run_onnx(content, args, True, "onnxruntime, optimized")[0]
-    differences = _differences(model, content, args, trained, off)
     return Verification(agree(trained, off), agree(trained, on), differences)
 
 
@@ -57,11 +56,7 @@ def refuse_differences(model: nn.Module, content: bytes, args: tuple[Tensor, ...
     Raises:
         ValueError: it does; the message names the layer whose codes differ first.
     """
-    trained = run_trained(model, args, "trained model")
-    off = run_onnx(content, args, False, "onnxruntime")[0]
-    if trained.shape != off.shape:
-        raise ValueError(f"the file gives {off.shape} for a batch where the model gives {trained.shape}")
-    for difference in _differences(model, content, args, trained, off):
+    for difference in _compare(model, content, args)[2]:
         if not difference.is_tie:
             where = f"first in {difference.layer}" if difference.layer else "in no code, but in its output"
             raise ValueError(
@@ -70,10 +65,15 @@ def refuse_differences(model: nn.Module, content: bytes, args: tuple[Tensor, ...
             )
 
 
-def _differences(
-    model: nn.Module, content: bytes, args: tuple[Tensor, ...], trained: NDArray[Any], other: NDArray[Any]
-) -> list[Difference]:
-    distance = np.abs(trained - other).reshape(len(trained), -1).max(axis=1)
+def _compare(
+    model: nn.Module, content: bytes, args: tuple[Tensor, ...]
+) -> tuple[FloatArray, FloatArray, list[Difference]]:
+    """The outputs of the model and of the file, and the differences that exceed the tolerance."""
+    trained = run_trained(model, args, "trained model")
+    off = run_onnx(content, args, False, "onnxruntime")[0]
+    if trained.shape != off.shape:
+        raise ValueError(f"the file gives {off.shape} for a batch where the model gives {trained.shape}")
+    distance = np.abs(trained - off).reshape(len(trained), -1).max(axis=1)
     # Logits in the thousands cannot agree to 1e-4 in float32.
     limit = TOLERANCE * max(1.0, float(np.abs(trained).max(initial=0)))
-    return first_differences(model, content, args, np.flatnonzero(~(distance <= limit)))
+    return trained, off, first_differences(model, content, args, np.flatnonzero(~(distance <= limit)))

@@ -102,6 +102,18 @@ def test_odd_widths_run_with_and_without_optimisations(
     assert done.on.same_class >= 0.95 * len(images)
 
 
+def test_the_input_may_have_few_bits(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = quantize(SmallCNN(width=4), Quantization(input_bits=4), torch.rand(2, 1, 28, 28))
+    model.train()(torch.rand(8, 1, 28, 28))
+    images = torch.rand(20, 1, 28, 28)
+    path = export_onnx(model, images[:2], tmp_path / "model.onnx")
+    types = {name: t.data_type for name, t in constants(path).items()}
+    assert types["blocks.0.conv.input_quantizer.zero_point"] == TensorProto.UINT4
+    done = verify(model, path, 2 * images)  # half of the values lie above the grid
+    assert done.unexplained == []
+
+
 def test_narrow_codes_never_reach_an_integer_convolution_of_the_optimiser(
     trained: Any, tmp_path: Path
 ) -> None:

@@ -6,7 +6,7 @@ import onnx
 import pytest
 from onnx import TensorProto, numpy_helper
 
-from qat.export.onnx.code_types import code_type
+from qat.export.onnx.operators import code_type
 from qat.quantizers import IntGrid
 
 

@@ -1,8 +1,8 @@
-"""Codes packed to their bits."""
+"""The steps of a network in integers."""
 
 import numpy as np
 
-from qat.export.integers.packing import pack
+from qat.export.integers.program import pack
 
 
 def test_three_bits_cross_bytes() -> None:
