@@ -25,16 +25,22 @@ class IntegerAgreement:
     Args:
         logits: how the logits compare; `equal` means to the last bit.
         integers: the logits of the integer network, `(N, classes)`.
-        classes: the classes that it predicts, `(N,)`.
-        predictions: number of images for which it predicts another class.
         codes: (number of codes that differ, number of codes), for each quantizer of activations by name.
     """
 
     logits: Agreement
     integers: IntArray
-    classes: IntArray
-    predictions: int
     codes: dict[str, tuple[int, int]]
+
+    @property
+    def classes(self) -> IntArray:
+        """The classes that it predicts, `(N,)`."""
+        return self.integers.argmax(axis=1)
+
+    @property
+    def predictions(self) -> int:
+        """Number of images for which it predicts another class."""
+        return self.logits.images - self.logits.same_class
 
     @property
     def differing_codes(self) -> int:
@@ -103,9 +109,7 @@ class IntegerModel:
                 differ, total = codes.get(call.name, (0, 0))
                 codes[call.name] = differ + int((own != call.codes.numpy()).sum()), total + own.size
         logits = np.concatenate(parts).reshape(len(images), -1)
-        agreement = agree(trained, logits * self.program.output_scale)
-        differ = agreement.images - agreement.same_class
-        return IntegerAgreement(agreement, logits, logits.argmax(axis=1), differ, codes)
+        return IntegerAgreement(agree(trained, logits * self.program.output_scale), logits, codes)
 
     def _run(self, codes: IntArray) -> Iterator[list[Any]]:
         return run_in_batches(self._steps, self._arrays, codes, "integers")

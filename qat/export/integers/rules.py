@@ -42,14 +42,9 @@ class Rules:
         self.rescaling = Rescaling(program, shape)
 
     def module(self, layer: str, module: nn.Module, x: Value | None) -> Value | None:
-        """The output of a module.
-
-        Raises:
-            ValueError: it has no form in integers.
-        """
+        """The output of a module; an error if the module has no form in integers."""
         rules: list[tuple[Any, Callable[[str, Any, Value | None], Value | None]]] = [
-            (QuantConv2d, self._conv),
-            (QuantLinear, self._linear),
+            ((QuantConv2d, QuantLinear), self._product),
             ((nn.Conv2d, nn.Linear), lambda layer, module, x: _refuse_float_weight(layer)),
             (PASSED, lambda layer, module, x: x),
             ((nn.BatchNorm1d, nn.BatchNorm2d), self._batchnorm),
@@ -99,30 +94,13 @@ class Rules:
         value = as_sum(known(layer, x))
         return as_sum(self._codes(layer, value)) if value.is_clamped else value
 
-    def _conv(self, layer: str, conv: Any, x: Value | None) -> Sum:
-        if conv.padding_mode != "zeros" or isinstance(conv.padding, str):
-            mode = conv.padding_mode
-            raise unsupported(layer, f"padding {mode if mode != 'zeros' else conv.padding}")
-        settings: dict[str, Any] = {
-            name: list(getattr(conv, name)) for name in ("stride", "padding", "dilation")
-        }
-        return self._product(layer, conv, self._operand(layer, conv, x), settings | {"groups": conv.groups})
-
-    def _linear(self, layer: str, linear: Any, x: Value | None) -> Sum:
-        codes = self._operand(layer, linear, x)
-        if codes.shape[1:] != (1, 1):
-            raise unsupported(layer, "a linear layer over images")
-        settings = {"stride": [1, 1], "padding": [0, 0], "dilation": [1, 1], "groups": 1}
-        return self._product(layer, linear, codes, settings)
-
-    def _operand(self, layer: str, module: Any, x: Value | None) -> QuantizedTensor:
+    def _product(self, layer: str, module: Any, x: Value | None) -> Sum:
+        """A convolution or a linear layer: sums of products of codes."""
         if isinstance(module.input_quantizer, Quantizer):
-            return self.rescaling.quantize(module.input_quantizer, x, layer + ".input_quantizer")
-        if isinstance(x, QuantizedTensor):
-            return x
-        raise ValueError(f"{layer}: integers need its input on a grid, but it has 32 bits")
-
-    def _product(self, layer: str, module: Any, x: QuantizedTensor, settings: dict[str, Any]) -> Sum:
+            x = self.rescaling.quantize(module.input_quantizer, x, layer + ".input_quantizer")
+        if not isinstance(x, QuantizedTensor):
+            raise ValueError(f"{layer}: integers need its input on a grid, but it has 32 bits")
+        settings = _product_settings(layer, module, x)
         quantizer = module.weight_quantizer
         if not isinstance(quantizer, Quantizer):
             _refuse_float_weight(layer)
@@ -177,14 +155,22 @@ class Rules:
 
 
 def known(layer: str, x: Value | None) -> Value:
-    """The input, unless it is the network's own.
-
-    Raises:
-        ValueError: it is.
-    """
+    """The input; an error if it is the network's own, which has no codes yet."""
     if x is None:
         raise unsupported(layer, "what happens to the input before it is quantized")
     return x
+
+
+def _product_settings(layer: str, module: Any, x: QuantizedTensor) -> dict[str, Any]:
+    if isinstance(module, nn.Linear):
+        if x.shape[1:] != (1, 1):
+            raise unsupported(layer, "a linear layer over images")
+        return {"stride": [1, 1], "padding": [0, 0], "dilation": [1, 1], "groups": 1}
+    if module.padding_mode != "zeros" or isinstance(module.padding, str):
+        mode = module.padding_mode
+        raise unsupported(layer, f"padding {mode if mode != 'zeros' else module.padding}")
+    settings = {name: list(getattr(module, name)) for name in ("stride", "padding", "dilation")}
+    return settings | {"groups": module.groups}
 
 
 def _refuse_float_weight(layer: str) -> NoReturn:

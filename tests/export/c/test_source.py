@@ -33,7 +33,7 @@ int main(void) {
 
 
 class ReadTwice(nn.Module):
-    """The first sum is read by two rescalings, by one of them together with another sum."""
+    """Two rescalings read the first sum; one of them reads another sum, too."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class ReadTwice(nn.Module):
 
 
 class Unread(nn.Module):
-    """A convolution runs whose output nobody reads."""
+    """A convolution runs, and nothing reads its output."""
 
     def __init__(self) -> None:
         super().__init__()

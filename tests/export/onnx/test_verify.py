@@ -50,7 +50,7 @@ def test_a_file_with_another_scale_is_found_out(trained: Any, file: Path) -> Non
         refuse_differences(model, wrong, (images,))
 
 
-def test_verifying_moves_nothing(trained: Any, file: Path) -> None:
+def test_verifying_changes_no_state(trained: Any, file: Path) -> None:
     model, images = trained("small_cnn", deployable=True)
     before = {key: value.clone() for key, value in model.state_dict().items()}
     verify(model, file, images[:3])
