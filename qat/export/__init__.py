@@ -10,7 +10,7 @@ from qat.export.integers import (
     npz_logits,
     write_npz,
 )
-from qat.export.onnx import Difference, Verification, export_onnx, verify
+from qat.export.onnx import CodeDifference, Verification, export_onnx, verify
 from qat.export.sizes import Sizes, c_sizes, npz_sizes, onnx_sizes, sizes_by_width
 
 __all__ = [
@@ -18,7 +18,7 @@ __all__ = [
     "Accumulator",
     "Agreement",
     "CSource",
-    "Difference",
+    "CodeDifference",
     "IntegerAgreement",
     "IntegerModel",
     "Program",

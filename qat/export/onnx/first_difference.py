@@ -18,7 +18,7 @@ Pairs = list[tuple[QuantizerCall, NDArray[Any]]]  # a call in the model, and the
 
 
 @dataclass(frozen=True)
-class Difference:
+class CodeDifference:
     """One image on which a model and its file differ.
 
     Args:
@@ -41,7 +41,7 @@ class Difference:
 
 def first_differences(
     model: nn.Module, content: bytes, args: tuple[Tensor, ...], images: NDArray[np.int64]
-) -> list[Difference]:
+) -> list[CodeDifference]:
     """The first differing code of each of these images.
 
     Args:
@@ -50,7 +50,7 @@ def first_differences(
         args: the arguments for all images.
         images: indices of the images that differ.
     """
-    found: list[Difference] = []
+    found: list[CodeDifference] = []
     names, content = _with_codes_as_outputs(content)
     # The batches are those of the first run, because torch adds in another order if the batch size differs.
     for start in range(0, len(args[0]), BATCH):
@@ -77,14 +77,14 @@ def _numbered(names: list[str]) -> list[tuple[str, int]]:
     return [(name, names[:i].count(name)) for i, name in enumerate(names)]
 
 
-def _first_difference(image: int, row: int, pairs: Pairs) -> Difference:
+def _first_difference(image: int, row: int, pairs: Pairs) -> CodeDifference:
     for call, codes in pairs:
         differs = call.codes[row].numpy() != codes[row]
         if differs.any():
             steps = call.steps[row].numpy()[differs]
             from_tie = np.abs(steps - np.floor(steps) - 0.5).max()
-            return Difference(image, layer_of(call.name), int(differs.sum()), float(from_tie))
-    return Difference(image, "", 0, float("inf"))
+            return CodeDifference(image, layer_of(call.name), int(differs.sum()), float(from_tie))
+    return CodeDifference(image, "", 0, float("inf"))
 
 
 def _with_codes_as_outputs(content: bytes) -> tuple[list[str], bytes]:

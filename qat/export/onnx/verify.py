@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from qat.export.agreement import TOLERANCE, Agreement, agree
-from qat.export.onnx.first_difference import Difference, first_differences
+from qat.export.onnx.first_difference import CodeDifference, first_differences
 from qat.export.onnx.session import run_onnx
 from qat.export.trained_model import run_trained
 
@@ -27,10 +27,10 @@ class Verification:
 
     off: Agreement
     on: Agreement
-    differences: list[Difference]
+    differences: list[CodeDifference]
 
     @property
-    def unexplained(self) -> list[Difference]:
+    def unexplained(self) -> list[CodeDifference]:
         """The differences that are not ties. If there are any, the file is wrong."""
         return [difference for difference in self.differences if not difference.is_tie]
 
@@ -67,7 +67,7 @@ def refuse_differences(model: nn.Module, content: bytes, args: tuple[Tensor, ...
 
 def _compare(
     model: nn.Module, content: bytes, args: tuple[Tensor, ...]
-) -> tuple[FloatArray, FloatArray, list[Difference]]:
+) -> tuple[FloatArray, FloatArray, list[CodeDifference]]:
     """The outputs of the model and of the file, and the differences that exceed the tolerance."""
     trained = run_trained(model, args, "trained model")
     off = run_onnx(content, args, False, "onnxruntime")[0]

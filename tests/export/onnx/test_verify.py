@@ -9,7 +9,7 @@ import pytest
 import torch
 from onnx import numpy_helper
 
-from qat.export import Difference, Verification, verify
+from qat.export import CodeDifference, Verification, verify
 from qat.export.agreement import agree
 from qat.export.onnx.verify import refuse_differences
 
@@ -23,7 +23,7 @@ def test_agreement_counts() -> None:
 
 @pytest.mark.parametrize(("from_tie", "is_tie"), [(0.0, True), (1e-3, True), (2e-3, False)])
 def test_a_tie_explains_a_difference(from_tie: float, is_tie: bool) -> None:
-    difference = Difference(0, "fc", 1, from_tie)
+    difference = CodeDifference(0, "fc", 1, from_tie)
     assert difference.is_tie == is_tie
     nothing = agree(np.zeros((1, 2)), np.zeros((1, 2)))
     assert len(Verification(nothing, nothing, [difference]).unexplained) == (not is_tie)
