@@ -1,4 +1,4 @@
-"""What takes a tensor out of the graph."""
+"""Conversions that take a tensor out of the graph."""
 
 import re
 from collections.abc import Callable
@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from qat.export.onnx.leaving import refuse_leaving
+from qat.export.onnx.graph_breaks import refuse_graph_breaks
 
 
 class Calls(nn.Module):
@@ -33,10 +33,10 @@ def test_the_module_is_named(function: Callable[[Tensor], Tensor], way: str) -> 
     with pytest.raises(
         ValueError, match=rf"^1\.0 \(Calls\) leaves the graph through {re.escape(way)}: .*; write it"
     ):
-        refuse_leaving(model, (torch.rand(2, 1, 3, 3),))
+        refuse_graph_breaks(model, (torch.rand(2, 1, 3, 3),))
 
 
-def test_what_stays_in_the_graph_passes() -> None:
-    refuse_leaving(
+def test_tensors_that_stay_in_the_graph_pass() -> None:
+    refuse_graph_breaks(
         nn.Sequential(nn.Conv2d(1, 1, 1), Calls(lambda x: x.clone() + 1)), (torch.rand(2, 1, 3, 3),)
     )

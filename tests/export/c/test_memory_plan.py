@@ -1,4 +1,4 @@
-"""No code is overwritten while it is still to be read."""
+"""No code is overwritten while it a later step still reads it."""
 
 from math import prod
 from typing import Any
@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from qat.export import IntegerModel
-from qat.export.c.memory import places
+from qat.export.c.memory_plan import plan_memory
 
 
 @pytest.mark.parametrize("name", ["small_cnn", "resnet8", "lenet"])
 def test_what_is_alive_does_not_overlap(name: str, trained: Any) -> None:
     model, images = trained(name, deployable=True)
     steps = IntegerModel(model, tuple(images.shape[1:])).program.steps
-    found, arena = places(steps)
+    found, arena = plan_memory(steps)
 
     def sources(number: int) -> set[int]:
         """The stored codes that a step reads, through sums and flattening."""

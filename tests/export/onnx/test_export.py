@@ -1,4 +1,4 @@
-"""ONNX files: integers inside, the model untouched, nothing written that is wrong."""
+"""ONNX files hold integers and compute what the model computes; the model stays unchanged."""
 
 import copy
 import json
@@ -37,7 +37,7 @@ def test_weights_are_integers_of_their_width(file: Path) -> None:
     assert max(np.prod(t.dims) for t in floats) <= 16  # biases and scales
 
 
-def test_what_the_file_says_of_itself(file: Path) -> None:
+def test_metadata(file: Path) -> None:
     proto = onnx.load(file)
     assert [(o.domain, o.version) for o in proto.opset_import] == [("", 25)]
     said = {p.key: p.value for p in proto.metadata_props}
@@ -78,7 +78,7 @@ def test_the_model_is_untouched_and_the_bytes_are_the_same(file: Path, trained: 
 
 
 @pytest.mark.parametrize(("opset", "narrowest"), [(25, TensorProto.INT2), (21, TensorProto.INT4)])
-def test_odd_widths_run_with_and_without_optimisations(
+def test_odd_widths_run_with_and_without_optimizations(
     opset: int, narrowest: int, trained: Any, tmp_path: Path
 ) -> None:
     layers = {"*2.conv": {"weight_bits": 3, "activation_bits": 3}, "*3.conv": {"weight_bits": 1}}
@@ -102,9 +102,19 @@ def test_odd_widths_run_with_and_without_optimisations(
     assert done.on.same_class >= 0.95 * len(images)
 
 
-def test_narrow_codes_never_reach_an_integer_convolution_of_the_optimiser(
-    trained: Any, tmp_path: Path
-) -> None:
+def test_the_input_may_have_few_bits(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = quantize(SmallCNN(width=4), Quantization(input_bits=4), torch.rand(2, 1, 28, 28))
+    model.train()(torch.rand(8, 1, 28, 28))
+    images = torch.rand(20, 1, 28, 28)
+    path = export_onnx(model, images[:2], tmp_path / "model.onnx")
+    types = {name: t.data_type for name, t in constants(path).items()}
+    assert types["blocks.0.conv.input_quantizer.zero_point"] == TensorProto.UINT4
+    done = verify(model, path, 2 * images)  # half of the values lie above the grid
+    assert done.unexplained == []
+
+
+def test_narrow_codes_reach_no_integer_convolution_of_the_optimizer(trained: Any, tmp_path: Path) -> None:
     layers = {
         "blocks.0.*": {"weight_bits": 2, "activation_bits": 8},
         "blocks.1.*": {"weight_bits": 8, "activation_bits": 2},
@@ -125,7 +135,7 @@ def test_fold_takes_batchnorm_into_the_scales(trained: Any, tmp_path: Path) -> N
     assert verify(model, path, images).unexplained == []
 
 
-# What is refused: in one line, and nothing is left behind
+# Refused in one line, with no file left
 
 
 def refused(
@@ -148,7 +158,7 @@ def test_a_model_in_its_float_phase(trained: Any, tmp_path: Path) -> None:
     refused(model, tmp_path, r"^fc: its quantizer is off")
 
 
-def test_an_opset_or_a_folder_that_is_none(trained: Any, tmp_path: Path) -> None:
+def test_an_unknown_opset_and_a_missing_folder(trained: Any, tmp_path: Path) -> None:
     model, _ = trained("small_cnn")
     refused(model, tmp_path, "opset must be one of 21, 22, 23, 24, 25; got 20", opset=20)
     with pytest.raises(ValueError, match="path must lie in a folder that exists"):
@@ -157,7 +167,7 @@ def test_an_opset_or_a_folder_that_is_none(trained: Any, tmp_path: Path) -> None
 
 
 class Wrapped(nn.Module):
-    """A network, and something behind it."""
+    """A network followed by another module."""
 
     def __init__(self, model: nn.Module, last: nn.Module) -> None:
         super().__init__()
@@ -186,8 +196,8 @@ class ThroughBridge(nn.Module):
         return self.function(x)
 
 
-class Moody(nn.Module):
-    """Gives something else each time: an exporter sees one of them."""
+class AddsNoise(nn.Module):
+    """Gives another output in each call; an exporter sees one of them."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x + random.random()
@@ -201,5 +211,5 @@ def test_a_forward_through_numpy_is_named(last: nn.Module, trained: Any, tmp_pat
 
 
 def test_a_file_that_fails_on_a_second_batch(trained: Any, tmp_path: Path) -> None:
-    model = Wrapped(trained("small_cnn")[0], Moody())
+    model = Wrapped(trained("small_cnn")[0], AddsNoise())
     refused(model, tmp_path, "on a second random batch it differs, in no code, but in its output")

@@ -1,18 +1,15 @@
-"""What a written file computes: npz read back by its reader, C compiled and run."""
+"""Compiles a C file and runs it on codes."""
 
 import shutil
 import subprocess
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from qat.export.integers import reader
+from qat.export.integers import IntArray
 
 COMPILERS = ("cc", "gcc", "clang")
-BATCH = 50  # images at a time
 MAIN = """
 #include <stdio.h>
 #include "model.c"
@@ -28,44 +25,36 @@ int main(int count, char **names) {{
   return fclose(to);
 }}
 """
-Integers = NDArray[Any]
 
 
-def npz_logits(path: Path, codes: Integers) -> Integers:
-    """The integer logits of an npz file. Shape: `(N, C, H, W)` -> `(N, classes)`."""
-    steps, arrays = reader.load(str(path))
-    starts = range(0, len(codes), BATCH)
-    parts = [reader.run(steps, arrays, codes[start : start + BATCH])[-1] for start in starts]
-    return np.concatenate(parts).reshape(len(codes), -1)
-
-
-def c_logits(compiler: str, path: Path, codes: Integers, classes: int) -> Integers:
+def c_logits(compiler: str, path: Path, codes: IntArray, classes: int) -> IntArray:
     """The integer logits of a C file. Shape: `(N, C, H, W)` -> `(N, classes)`.
 
     Args:
-        compiler: as `find_compiler` gives it.
-        path: of the C file.
-        codes: minus the lowest code of the input, as `predict` takes them.
-        classes: how many logits it writes.
+        compiler: path of the compiler, from `find_compiler`.
+        path: path of the C file.
+        codes: codes minus the lowest code of the input, as `predict` takes them.
+        classes: number of logits.
 
     Raises:
-        ValueError: it does not compile, or the program fails.
+        ValueError: the file does not compile, or the program fails.
     """
     with TemporaryDirectory() as place:
         folder = Path(place)
         shutil.copy(path, folder / "model.c")
         (folder / "main.c").write_text(MAIN.format(size=codes[0].size, classes=classes))
         codes.astype(np.uint8).tofile(folder / "codes")
-        program = str(folder / "model.exe")  # a name that every system runs
+        program = str(folder / "model.exe")  # Windows runs no other suffix
         _run([compiler, "-std=c99", "-O2", "main.c", "-o", program], folder)
         _run([program, "codes", "logits"], folder)
-        return np.fromfile(folder / "logits", np.int32).reshape(len(codes), classes)
+        return np.fromfile(folder / "logits", np.int32).reshape(len(codes), classes).astype(np.int64)
 
 
 def find_compiler() -> str | None:
-    """The first C compiler on this machine that answers; a name alone may be an empty promise."""
+    """The path of the first C compiler on this machine that answers."""
     for name in COMPILERS:
         path = shutil.which(name)
+        # macOS has a `cc` that only offers to install a compiler.
         if path and subprocess.run([path, "--version"], capture_output=True, check=False).returncode == 0:
             return path
     return None
@@ -74,6 +63,5 @@ def find_compiler() -> str | None:
 def _run(command: list[str], folder: Path) -> None:
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise ValueError(
-            f"the C fails: {Path(command[0]).name} returns {done.returncode}: {done.stderr[:200]}"
-        )
+        name = Path(command[0]).name
+        raise ValueError(f"the C file fails: {name} returns {done.returncode}: {done.stderr[:200]}")

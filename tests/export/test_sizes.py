@@ -6,7 +6,7 @@ from qat.export import IntegerModel, c_sizes, npz_sizes, onnx_sizes
 from qat.models import ResNet8
 
 
-def test_weights_take_their_share_of_floats(trained: Any) -> None:
+def test_weights_take_their_share_of_float_bytes(trained: Any) -> None:
     bits = {"blocks.0.conv1": 2, "blocks.0.conv2": 2, "fc": 8}
     layers = {name: {"weight_bits": own} for name, own in bits.items()}
     model, images = trained("resnet8", first_last_bits=4, layers=layers)

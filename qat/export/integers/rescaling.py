@@ -1,4 +1,4 @@
-"""From sums to grids: the rescalings of a program, and what is proved of its sums."""
+"""The steps of a program that bring sums to a grid, and what is proved of the sums."""
 
 import math
 
@@ -7,65 +7,61 @@ import torch
 
 from qat.export.integers.multipliers import Multipliers, multipliers
 from qat.export.integers.program import LARGEST_EXACT, LARGEST_SUM, Accumulator, Program, Step
-from qat.export.onnx.checks import layer_of, scale_of
-from qat.export.onnx.values import Codes, Reals, Shape, Sum, Value, as_sum
+from qat.export.integers.values import FloatArray, QuantizedTensor, Shape, Sum, Value, as_sum
+from qat.export.readiness import layer_of, scale_of, zero_point_of
 from qat.quantizers import Quantizer
 
 
-class Grids:
+class Rescaling:
     """Appends rescalings to a program.
 
     Args:
-        program: what they are appended to.
+        program: the program that they are appended to.
         shape: `(C, H, W)` of one image.
     """
 
     def __init__(self, program: Program, shape: Shape) -> None:
         self.program, self.shape = program, shape
 
-    def quantize(self, quantizer: Quantizer, x: Value | None, name: str) -> Codes:
-        """A tensor on the grid of a quantizer; None is the network's input.
+    def quantize(self, quantizer: Quantizer, x: Value | None, name: str) -> QuantizedTensor:
+        """A tensor on the grid of a quantizer. None stands for the network's input.
 
         Raises:
-            ValueError: the input is to lie on two grids, or numbers have too many bits.
+            ValueError: the input would lie on two grids, or there are no numbers for the rescaling.
         """
-        scale = scale_of(quantizer)
-        zero_point = quantizer.scale.zero_point(scale)
-        zero, grid = 0 if zero_point is None else int(zero_point), quantizer.grid
+        scale, low, high = scale_of(quantizer), quantizer.grid.low, quantizer.grid.high
+        zero = zero_point_of(quantizer, scale)
         if x is None:
-            return self._input(name, float(scale), zero, grid.low, grid.high)
+            return self._input(name, float(scale), zero, low, high)
         value = as_sum(x)
-        low, high = grid.low, grid.high
         if value.low > -math.inf:
             low = max(low, zero + round(float(torch.tensor(value.low) / scale)))
         if value.high < math.inf:
             high = min(high, zero + round(float(torch.tensor(value.high) / scale)))
-        number = self._rescale(value, float(scale), {"zero": zero, "low": low, "high": high}, name)
-        return Codes(number, value.shape, float(scale), zero, low, high)
+        return self._rescale(value, float(scale), {"zero": zero, "low": low, "high": high}, name)
 
-    def fine(self, value: Sum, count: int, layer: str) -> Codes:
-        """A tensor that lies on no grid, on one so fine that `count` of its codes just fit an int32."""
+    def fine(self, value: Sum, count: int, layer: str) -> QuantizedTensor:
+        """A tensor without a quantizer, on the finest grid of which an int32 holds `count` codes."""
         high = (LARGEST_SUM + 1) // (2 << (count - 1).bit_length()) - 1
         low = 0 if value.low >= 0 else -high
-        scale = 2.0 ** math.ceil(math.log2(_reach(value))) / (high + 1)
-        number = self._rescale(value, scale, {"zero": 0, "low": low, "high": high}, f"{layer}/fine")
-        return Codes(number, value.shape, scale, 0, low, high)
+        scale = 2.0 ** math.ceil(math.log2(_largest_value(value))) / (high + 1)
+        return self._rescale(value, scale, {"zero": 0, "low": low, "high": high}, f"{layer}/fine")
 
     def output(self, value: Sum) -> None:
-        """The logits as int32 on one scale: exact where that is possible, else with 31 bits."""
+        """The logits as int32 with one scale: exact if possible, otherwise with 31 bits."""
         scale = min(float(np.abs(term.unit).min()) for term in value.terms)
-        if not multipliers(value, scale).exact or scale * LARGEST_SUM < _reach(value):
-            scale = 2.0 ** (math.ceil(math.log2(_reach(value))) - 30)
+        if not multipliers(value, scale).exact or scale * LARGEST_SUM < _largest_value(value):
+            scale = 2.0 ** (math.ceil(math.log2(_largest_value(value))) - 30)
         self.program.output_scale = scale
         grid = {"zero": 0, "low": -LARGEST_SUM, "high": LARGEST_SUM, "channels": value.shape[0]}
         self._rescale(value, scale, grid, "output")
 
-    def prove(self, layer: str, bound: Reals, offset: Reals, unit: Reals) -> None:
-        """Note what the sums of a layer may reach.
+    def prove(self, layer: str, bound: FloatArray, offset: FloatArray, unit: FloatArray) -> None:
+        """Note how large the sums of a layer may be.
 
         Args:
-            layer: by name.
-            bound: the largest magnitude of a sum, or of a part of it, for each channel.
+            layer: name of the layer.
+            bound: the largest magnitude of a sum or partial sum, for each channel.
             offset: the bias, for each channel.
             unit: the value of 1, for each channel.
 
@@ -81,7 +77,7 @@ class Grids:
         exact = bool((with_bias <= LARGEST_EXACT).all())
         self.program.accumulators.append(Accumulator(layer, largest, exact))
 
-    def _input(self, name: str, scale: float, zero: int, low: int, high: int) -> Codes:
+    def _input(self, name: str, scale: float, zero: int, low: int, high: int) -> QuantizedTensor:
         settings = {"scale": scale, "zero": zero, "low": low, "high": high, "shape": list(self.shape)}
         if not self.program.steps:
             self.program.add(Step("input", name, (), self.shape, settings))
@@ -92,16 +88,16 @@ class Grids:
                 f"{layer_of(name)}: integers need one grid for the network's input, but it and {first} "
                 "have two"
             )
-        return Codes(0, self.shape, scale, zero, low, high)
+        return QuantizedTensor(0, self.shape, scale, zero, low, high)
 
-    def _rescale(self, value: Sum, scale: float, grid: dict[str, int], name: str) -> int:
+    def _rescale(self, value: Sum, scale: float, grid: dict[str, int], name: str) -> QuantizedTensor:
         try:
             numbers = multipliers(value, scale)
         except ValueError as error:
             raise ValueError(f"{layer_of(name)}: there is no form in integers for what {error}") from error
         if not numbers.exact:
             self.program.rounded.append(layer_of(name))
-        elif not _float_is_exact(value, numbers, max(abs(grid["low"]), grid["high"]) + 1):
+        elif not _is_exact_in_float32(value, numbers, max(abs(grid["low"]), grid["high"]) + 1):
             self.program.inexact.append(layer_of(name))
         settings = grid | {
             "scale": scale,
@@ -111,16 +107,17 @@ class Grids:
         }
         arrays = {"multiplier": numbers.multiplier, "bias": numbers.bias, "shift": numbers.shift}
         inputs = tuple(term.step for term in value.terms)
-        return self.program.add(Step("rescale", name, inputs, value.shape, settings, arrays))
+        number = self.program.add(Step("rescale", name, inputs, value.shape, settings, arrays))
+        return QuantizedTensor(number, value.shape, scale, grid["zero"], grid["low"], grid["high"])
 
 
-def _float_is_exact(value: Sum, numbers: Multipliers, end: int) -> bool:
-    """Whether float32 gives the codes of these exact numbers, too.
+def _is_exact_in_float32(value: Sum, numbers: Multipliers, end: int) -> bool:
+    """Whether float32 gives the same codes as these exact numbers. `end`: above the magnitude of every code.
 
-    Of one term without a division that is what `Accumulator.exact` says. Two exact numbers are added with
-    one rounding, which no code sees: below the grid's end the sum has at most 24 bits, above it the code is
-    the last one. A quotient is rounded once, too; it is exact where it is a tie, and farther from one than
-    its error everywhere else.
+    For one term without a division `Accumulator.exact` answers that. Two exact numbers are added with one
+    rounding, which changes no code: below the grid's end the sum has at most 24 bits, above it the code is
+    the last one. A quotient is rounded once, too: it is exact if it is a tie, and otherwise farther from a
+    tie than its error.
     """
     if len(value.terms) == 1 and numbers.divisor == 1:
         return True
@@ -132,7 +129,7 @@ def _float_is_exact(value: Sum, numbers: Multipliers, end: int) -> bool:
     return bool(added and divided)
 
 
-def _reach(value: Sum) -> float:
+def _largest_value(value: Sum) -> float:
     """A magnitude that no element exceeds."""
     parts = [np.abs(term.unit) * term.bound / term.divisor for term in value.terms]
     return max(float((sum(parts) + np.abs(value.offset)).max()), 2.0**-60)

@@ -1,4 +1,4 @@
-"""What is refused before the work."""
+"""What a model must be before it is exported."""
 
 import copy
 from typing import Any
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from qat.export import IntegerModel
-from qat.export.onnx.checks import activation_quantizers, check_ready, scale_of
+from qat.export.readiness import activation_quantizers, check_ready, scale_of
 from qat.models import SmallCNN
 from qat.quantizers import IntGrid
 
@@ -38,7 +38,7 @@ def test_a_learned_scale_that_crossed_zero(trained: Any) -> None:
     assert integers.compare(torch.rand(20, 1, 28, 28)).predictions == 0
 
 
-def test_a_rounding_that_runtimes_do_not_have(trained: Any) -> None:
+def test_a_rounding_that_runtimes_lack(trained: Any) -> None:
     model = copy.deepcopy(trained("small_cnn")[0])
     model.blocks[1].act.quantizer.rounding = half_up
     with pytest.raises(
@@ -54,5 +54,5 @@ def test_activations_of_one_signed_bit(trained: Any) -> None:
         check_ready(model)
 
 
-def test_stochastic_rounding_is_ready_for_it_is_none_in_eval_mode(trained: Any) -> None:
+def test_stochastic_rounding_is_ready_because_eval_mode_rounds_to_even(trained: Any) -> None:
     check_ready(trained("small_cnn", rounding="stochastic")[0])

@@ -1,22 +1,22 @@
 """What a tensor of the trained model is made of, in integers."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-Reals = NDArray[np.float64]
-Shape = tuple[int, int, int]  # (C, H, W) of one sample; a vector is (C, 1, 1)
+FloatArray = NDArray[np.float64]
+Shape = tuple[int, int, int]  # (C, H, W) of one image; a vector is (C, 1, 1)
 
 
 @dataclass(frozen=True)
-class Codes:
+class QuantizedTensor:
     """A tensor on a grid: `(code - zero) * scale`.
 
     Args:
-        step: which step gives the codes.
-        shape: of one sample.
-        scale: of all its elements.
+        step: the step that gives the codes.
+        shape: shape of one image.
+        scale: the scale of all elements.
         zero: the code of 0.0.
         low: the smallest code.
         high: the largest code.
@@ -36,62 +36,62 @@ class Codes:
 
 
 @dataclass(frozen=True)
-class Term:
-    """Integers of one step, as a part of a sum: `(integer - zero) * unit / divisor`.
+class SumTerm:
+    """The integers of one step as a term of a sum: `(integer - zero) * unit / divisor`.
 
     Args:
-        step: which step gives them.
-        unit: of each channel, `(C,)`.
+        step: the step that gives the integers.
+        unit: the value of 1 in each channel, `(C,)`.
         bound: the largest |integer - zero| of each channel, `(C,)`.
-        zero: taken off first.
-        divisor: how many were averaged.
+        zero: the integer of 0.0.
+        divisor: the number of elements, if the integers are sums for an average.
     """
 
     step: int
-    unit: Reals
-    bound: Reals
+    unit: FloatArray
+    bound: FloatArray
     zero: int = 0
     divisor: int = 1
 
 
 @dataclass(frozen=True)
 class Sum:
-    """A tensor between two grids: terms, a constant for each channel, and what a ReLU cuts off.
+    """A tensor between two grids: terms, and a constant for each channel, clamped where a ReLU followed.
 
     Args:
-        shape: of one sample.
-        terms: what is added.
+        shape: shape of one image.
+        terms: the terms that are added.
         offset: the constant, `(C,)`.
-        low: no value is below.
-        high: no value is above.
+        low: the lower end of the clamp.
+        high: the upper end of the clamp.
     """
 
     shape: Shape
-    terms: tuple[Term, ...]
-    offset: Reals
-    low: float = field(default=-np.inf)
-    high: float = field(default=np.inf)
+    terms: tuple[SumTerm, ...]
+    offset: FloatArray
+    low: float = -np.inf
+    high: float = np.inf
 
     @property
-    def is_cut(self) -> bool:
-        """Whether a ReLU came last, so that only a quantizer may follow."""
+    def is_clamped(self) -> bool:
+        """Whether an activation came last, so that only a quantizer may follow."""
         return (self.low, self.high) != (-np.inf, np.inf)
 
-    def scaled(self, factor: Reals, offset: Reals) -> "Sum":
+    def scaled(self, factor: FloatArray, offset: FloatArray) -> "Sum":
         """`self * factor + offset`, for each channel."""
         terms = tuple(replace(term, unit=term.unit * factor) for term in self.terms)
         return replace(self, terms=terms, offset=self.offset * factor + offset)
 
     def plus(self, other: "Sum") -> "Sum":
-        """The sum of the two."""
+        """`self + other`."""
         return replace(self, terms=self.terms + other.terms, offset=self.offset + other.offset)
 
-    def cut(self, low: float, high: float) -> "Sum":
-        """Values below `low` and above `high` become these."""
+    def clamped(self, low: float, high: float) -> "Sum":
+        """`clamp(self, low, high)`."""
         return replace(self, low=max(self.low, low), high=min(self.high, high))
 
 
-Value = Codes | Sum
+Value = QuantizedTensor | Sum
 
 
 def as_sum(value: Value) -> Sum:
@@ -99,5 +99,6 @@ def as_sum(value: Value) -> Sum:
     if isinstance(value, Sum):
         return value
     channels = value.shape[0]
-    term = Term(value.step, np.full(channels, value.scale), np.full(channels, float(value.bound)), value.zero)
+    bound = np.full(channels, float(value.bound))
+    term = SumTerm(value.step, np.full(channels, value.scale), bound, value.zero)
     return Sum(value.shape, (term,), np.zeros(channels))
