@@ -46,7 +46,7 @@ def test_config_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(tmp_path)
     options = ["--trainer.fast_dev_run", "true", "--trainer.accelerator", "cpu"]
     shown = ["--trainer.enable_progress_bar", "false", "--trainer.enable_model_summary", "false"]
-    cli = TrainCLI(["fit", "--config", str(path), *options, *shown])
+    cli = TrainCLI("fit", ["--config", str(path), *options, *shown])
     cli.run()
     text = path.read_text()
     settings = yaml.safe_load(text)

@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from qat.cli.exits import leave
 from qat.cli.parser import OneLineParser
 from qat.cli.quiet import quiet
-from qat.cli.train import leave
+from qat.cli.writable import check_writable
 from qat.measure.benchmark import parts, scaling, steps
 from qat.measure.benchmark.machine import describe, in_words
 from qat.measure.benchmark.parts import PARTS, USUAL, Outcome, Settings
@@ -20,8 +21,7 @@ from qat.measure.benchmark.writing import as_markdown, for_terminal
 from qat.names import match_names, one_line, unknown_name
 from qat.progress import tracked
 from qat.quantizers import compile_kernels
-from qat.training.output import check_writable
-from qat.training.result import write_json
+from qat.whole_file import write_json
 
 SCHEMA = 1
 

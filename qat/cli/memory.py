@@ -9,9 +9,10 @@ from jsonargparse import Namespace
 from rich.console import Console
 from rich.progress import Progress
 
+from qat.cli.exits import BAD_INPUT, leave
 from qat.cli.parser import OneLineParser
 from qat.cli.quiet import quiet
-from qat.cli.train import BAD_INPUT, leave
+from qat.cli.writable import check_writable
 from qat.measure.memory.budget import parse_bytes
 from qat.measure.memory.case import Case
 from qat.measure.memory.depth import check_depths
@@ -24,7 +25,6 @@ from qat.models import MODELS
 from qat.names import one_line
 from qat.progress import of_a_whole, tracked
 from qat.quantizers import compile_kernels
-from qat.training.output import check_writable
 from qat.training.result import versions
 
 

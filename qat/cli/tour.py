@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 
 from rich.console import Console
 
+from qat.cli.exits import leave
 from qat.cli.parser import OneLineParser
-from qat.cli.train import leave
 from qat.tour import (
     causes,
     check,

@@ -1,20 +1,19 @@
-"""What one run leaves behind: the numbers of a `result.json`."""
+"""The numbers of one run for its `result.json`."""
 
 import hashlib
-import json
-import math
 import platform
 import time
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import torch
 from lightning import Callback, LightningModule, Trainer
 from torch import Tensor, nn
 
-SCHEMA = 1
+from qat.training.network import network_of
+
+SCHEMA = 2
 
 
 @dataclass(frozen=True)
@@ -29,14 +28,14 @@ class Epoch:
 
 
 class Recorder(Callback):
-    """Watches one run.
+    """Records the losses, gradients and weights of one run.
 
     Attributes:
         epochs: one `Epoch` for each.
         step_losses: the training loss of each step.
-        gradient_norm: by parameter, the L2 norm of its gradient, mean over the steps of the first and of
-            the last epoch. 0 where no gradient came.
-        displacement: by parameter, the L2 norm of (now - at the start).
+        gradient_norm: for each parameter the L2 norm of its gradient, as the mean over the steps of the first
+            epoch and of the last one. A missing gradient counts as 0.
+        displacement: for each parameter the L2 norm of (end - start).
     """
 
     def __init__(self) -> None:
@@ -53,15 +52,15 @@ class Recorder(Callback):
         return torch.stack(self._losses).tolist() if self._losses else []
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._start = {name: p.detach().clone() for name, p in _network(pl_module).named_parameters()}
+        self._start = {name: p.detach().clone() for name, p in network_of(pl_module).named_parameters()}
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._norms = []
         self._began = time.perf_counter()
 
     def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Any) -> None:
-        # One tensor a step, on the model's device: nothing waits for its value before the epoch is over.
-        parameters = list(_network(pl_module).parameters())
+        # One tensor a step, on the model's device: nothing waits for its value before the epoch ends.
+        parameters = list(network_of(pl_module).parameters())
         zero = torch.zeros((), device=pl_module.device)
         self._norms.append(torch.stack([zero if p.grad is None else p.grad.norm() for p in parameters]))
 
@@ -77,27 +76,21 @@ class Recorder(Callback):
         known = (metrics["train_loss"], metrics["val_loss"], metrics["val_accuracy"])
         self.epochs.append(Epoch(trainer.current_epoch, *known, round(self._seconds, 3)))
         means = torch.stack(self._norms).mean(0).tolist()
-        for (name, _), mean in zip(_network(pl_module).named_parameters(), means, strict=True):
+        for (name, _), mean in zip(network_of(pl_module).named_parameters(), means, strict=True):
             first = self.gradient_norm.setdefault(name, [mean, mean])[0]
             self.gradient_norm[name] = [first, mean]
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        for name, p in _network(pl_module).named_parameters():
+        for name, p in network_of(pl_module).named_parameters():
             self.displacement[name] = (p.detach() - self._start[name]).norm().item()
 
     def result(self) -> dict[str, Any]:
-        """The part of a `result.json` that was seen in training."""
+        """The part of a `result.json` that training determines."""
         return {
             "epochs": [asdict(epoch) for epoch in self.epochs],
             "gradient_norm": self.gradient_norm,
             "displacement": self.displacement,
         }
-
-
-def _network(pl_module: LightningModule) -> nn.Module:
-    network = pl_module.model
-    assert isinstance(network, nn.Module)
-    return network
 
 
 def digests(model: nn.Module) -> dict[str, str]:
@@ -109,7 +102,7 @@ def digests(model: nn.Module) -> dict[str, str]:
 
 
 def versions() -> dict[str, str]:
-    """What a number depends on beside settings and seed: packages, Python, machine, threads."""
+    """What a result depends on besides settings and seed: packages, Python, machine, number of threads."""
     packages = ("qat", "torch", "lightning")
     machine = f"{platform.system()} {platform.machine()}, {torch.get_num_threads()} threads"
     if torch.cuda.is_available():
@@ -119,18 +112,3 @@ def versions() -> dict[str, str]:
         "python": platform.python_version(),
         "machine": machine,
     }
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Write a file whole or not at all, in strict JSON: a number that is not finite becomes null."""
-    part = path.with_name(path.name + ".part")
-    part.write_text(json.dumps(_finite(content), indent=1, allow_nan=False), encoding="utf-8")
-    part.replace(path)
-
-
-def _finite(content: Any) -> Any:
-    if isinstance(content, dict):
-        return {key: _finite(value) for key, value in content.items()}
-    if isinstance(content, list):
-        return [_finite(value) for value in content]
-    return None if isinstance(content, float) and not math.isfinite(content) else content

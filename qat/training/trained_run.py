@@ -10,7 +10,7 @@ import yaml  # type: ignore[import-untyped] # its stubs are a package apart
 from torch import Tensor
 
 from qat.data import ImageData, data_shape
-from qat.training.ckpt import check_fits, read_ckpt
+from qat.training.ckpt import load_state, read_ckpt
 from qat.training.classifier import Classifier
 
 CKPTS = ("checkpoints/last.ckpt", "final.ckpt", "last.ckpt")  # of train.py, of compare.py, of a bare folder
@@ -75,8 +75,7 @@ def load_run(run: str, ckpt_path: str | None, data: str | None, data_root: str |
         settings = settings | {"input_shape": list(shape), "classes": classes}
     alone: dict[str, Any] = {"teacher": None, "start": None, "checkpoint": []}
     classifier = Classifier(**settings | alone)
-    check_fits(content, ckpt, classifier)
-    classifier.on_load_checkpoint(content)
+    load_state(content, ckpt, classifier)
     return TrainedRun(classifier.eval(), ckpt, data, data_root)
 
 

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from qat.gradients import round_zero
 from qat.layers import Quantization
 from qat.training import Classifier
-from qat.training.settings import dropout_seed
+from qat.training.seeding import dropout_seed
 
 FLOAT = Quantization(weight_bits=32, activation_bits=32, first_last_bits=32, input_bits=32)
 SMALL: dict[str, Any] = {"options": {"width": 4}}
@@ -44,8 +44,8 @@ def test_huber_is_on_one_hot_targets() -> None:
     logits, labels = torch.tensor([[3.0, 0.0], [0.5, 0.0]]), torch.tensor([0, 1])
     model = Classifier(**SMALL, classes=2)
     expected = F.huber_loss(logits, torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
-    assert torch.equal(model.task(logits, labels), expected)
-    cross_entropy = Classifier(**SMALL, classes=2, loss="cross_entropy").task(logits, labels)
+    assert torch.equal(model.task_loss(logits, labels), expected)
+    cross_entropy = Classifier(**SMALL, classes=2, loss="cross_entropy").task_loss(logits, labels)
     assert torch.equal(cross_entropy, F.cross_entropy(logits, labels))
 
 
@@ -72,7 +72,7 @@ def test_accuracy_and_loss_count_every_sample_once() -> None:
     with torch.no_grad():
         logits = model.eval()(images)
     assert result["test_accuracy"] == (logits.argmax(1) == labels).float().mean().item()
-    assert result["test_loss"] == pytest.approx(model.task(logits, labels).item(), rel=1e-6)
+    assert result["test_loss"] == pytest.approx(model.task_loss(logits, labels).item(), rel=1e-6)
 
 
 def test_validation_and_test_move_no_state() -> None:

@@ -14,7 +14,7 @@ from qat.layers import Quantization
 from qat.quantizers import AsymmetricScale, IntGrid, ObservedScale, PactScale, Quantizer
 from qat.training import Classifier
 from qat.training.health import Health
-from qat.training.watch import Activation, Weight
+from qat.training.layer_statistics import ActivationStatistics, WeightStatistics
 
 
 def fixed(grid: IntGrid, value: float = 1.0) -> Quantizer:
@@ -26,11 +26,11 @@ def fixed(grid: IntGrid, value: float = 1.0) -> Quantizer:
 
 
 def clipped(quantizer: Quantizer, *batches: Tensor, **options: bool) -> float:
-    watch = Activation(quantizer)
-    quantizer.register_forward_hook(watch.look, with_kwargs=True)
+    watch = ActivationStatistics(quantizer)
+    quantizer.register_forward_hook(watch.update, with_kwargs=True)
     for batch in batches:
         quantizer(batch, **options)
-    return watch.shares()["clipped"].item()
+    return watch.compute()["clipped"].item()
 
 
 def test_clipped_are_the_values_whose_code_is_beyond_the_grid() -> None:
@@ -69,11 +69,11 @@ def test_codes_are_followed_from_look_to_look(grid: IntGrid, ends: tuple[float, 
         ]
     )
     weight = paths[:, 0].clone()
-    watch = Weight(fixed(grid), lambda: weight)
+    watch = WeightStatistics(fixed(grid), lambda: weight)
     for column in paths.T[1:]:
         weight.copy_(column)
-        watch.look()
-    shares = watch.shares()
+        watch.update()
+    shares = watch.compute()
     assert shares["unchanged"] == 1 / 4
     assert shares["oscillating"] == 1 / 4
     assert shares["weight_scale"] == 1.0
@@ -158,7 +158,7 @@ def test_each_layer_and_kind_is_named_once(caplog: pytest.LogCaptureFixture) -> 
     (line,) = [record.getMessage() for record in caplog.records if record.name == "qat.training.health"]
     assert line == (
         "health: up to 100 % of the weights keep their code all epoch in blocks.0.conv, blocks.1.conv, "
-        "blocks.2.conv, blocks.3.conv, fc; try rounding ste: that of zero passes no gradient"
+        "blocks.2.conv, blocks.3.conv, fc; try rounding ste: the gradient of rounding zero is zero"
     )
 
 
@@ -171,13 +171,14 @@ def test_too_few_looks_say_nothing(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_what_is_clipped_and_swings_is_said_with_a_remedy(caplog: pytest.LogCaptureFixture) -> None:
     health = Health()
+    health._weights = {name: WeightStatistics(fixed(IntGrid(4)), lambda: torch.zeros(3)) for name in "ab"}
     with caplog.at_level(logging.WARNING, "qat"):
         health._warn({"a": {"clipped": 0.1, "oscillating": 0.2}, "b": {"clipped": 0.11, "oscillating": 0.21}})
         health._warn({"a": {"clipped": 0.3}, "b": {"clipped": 0.5}})
     assert [record.getMessage() for record in caplog.records] == [
         "health: up to 11 % of the activations are clipped in b; "
         "try activation_scale learned, or more activation_bits",
-        "health: up to 21 % of the weights swing between codes in b; "
+        "health: up to 21 % of the weights oscillate between codes in b; "
         "try a lower learning_rate, or frozen ranges (freeze_epoch)",
         "health: up to 30 % of the activations are clipped in a; "
         "try activation_scale learned, or more activation_bits",
@@ -187,7 +188,7 @@ def test_what_is_clipped_and_swings_is_said_with_a_remedy(caplog: pytest.LogCapt
 def test_codes_of_a_fine_grid_may_swing(caplog: pytest.LogCaptureFixture) -> None:
     health = Health()
     for bits in (4, 8):
-        health._weights[f"{bits} bits"] = Weight(fixed(IntGrid(bits)), lambda: torch.zeros(3))
+        health._weights[f"{bits} bits"] = WeightStatistics(fixed(IntGrid(bits)), lambda: torch.zeros(3))
     with caplog.at_level(logging.WARNING, "qat"):
         health._warn({name: {"oscillating": 0.9} for name in health._weights})
     (record,) = caplog.records
@@ -207,7 +208,7 @@ def test_a_failed_step_leaves_no_hooks() -> None:
     health = Health()
     torch.manual_seed(3)
     model = Classifier(options={"width": 4})
-    model.objective = Failing()
+    model.training_loss = Failing()
     quiet = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False}
     trainer = Trainer(
         accelerator="cpu", enable_checkpointing=False, max_epochs=1, callbacks=[health], **quiet

@@ -10,7 +10,8 @@ from lightning import LightningModule, Trainer
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from qat.training.result import Recorder, digests, versions, write_json
+from qat.training.result import Recorder, digests, versions
+from qat.whole_file import write_json
 
 
 class Line(LightningModule):

@@ -47,8 +47,8 @@ def test_all_but_the_quantizers_comes_from_the_file(
     model.load_start()
     state = model.state_dict()
     new = len(state) - len(loaded)
-    line = f"start: {new} quantizer entries are new, all {len(loaded)} others come from {path}\n"
-    assert capsys.readouterr().out == line
+    line = f"loaded all {len(loaded)} entries of the network from {path}; {new} of quantizers are new\n"
+    assert capsys.readouterr().out == f"start: {line}"
     assert [key for key, value in loaded.items() if not torch.equal(state[key], value)] == []
     assert (new == 0) == (quantization is FLOAT)
     for module in model.modules():

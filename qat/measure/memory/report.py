@@ -8,7 +8,8 @@ from qat.measure.memory.depth_figure import depth_figure
 from qat.measure.memory.drawing import save
 from qat.measure.memory.modes_figure import modes_figure
 from qat.measure.memory.study import Study
-from qat.training.result import versions, write_json
+from qat.training.result import versions
+from qat.whole_file import write_json
 
 SCHEMA = 1
 

@@ -76,7 +76,7 @@ CASES = {
     "batch": (["--data.batch_size", "0"], ["batch_size", "got 0"]),
     "accelerator": (["--trainer.accelerator", "tpux"], ["accelerator", "tpux", "cuda"]),
     "devices": (["--trainer.devices", "0"], ["devices", "0"]),
-    "value": (["--trainer.max_epochs"], ["trainer.max_epochs", "one argument"]),
+    "value": (["--trainer.max_epochs"], ["trainer.max_epochs", "needs a value"]),
     "no_config": (["--config", "no.yaml"], ["config", "no.yaml"]),
     "no_ckpt": (["--ckpt_path", "no.ckpt"], ["ckpt_path", "no.ckpt"]),
 }
