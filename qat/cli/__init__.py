@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from importlib import import_module
 
 VERBS = {
-    "train": "Train (fit), validate or test one network.",
-    "compare": "Train one network in several setups and report how they compare.",
+    "train": "Train (fit), validate or test a CNN with quantization.",
+    "compare": "Train one network in several setups and report on them.",
     "memory": "Measure what training a network keeps in memory.",
-    "benchmark": "Time quantization beside float training and other frameworks.",
-    "export": "Export a trained run as ONNX, npz or C, and prove that it computes the same.",
-    "check_gradients": "Check every gradient of the package, or that of a user-defined function.",
-    "tour": "Custom gradients, experiment by experiment: expected and measured.",
+    "benchmark": "Time QAT beside float training and other frameworks.",
+    "export": "Export a trained run as ONNX, npz or C, and verify the file.",
+    "check_gradients": "Check all gradients, or that of a user-defined function.",
+    "tour": "Show custom gradients in experiments: expected and measured.",
 }
 
 

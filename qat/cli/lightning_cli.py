@@ -53,7 +53,6 @@ class TrainCLI(LightningCLI):
                 "prog": prog,
                 "usage": f"{prog} {OPTIONS}",
                 "description": SUBCOMMANDS[name],
-                "allow_abbrev": False,
             },
             parser_class=OneLineParser,
             args=list(args),

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from lightning.pytorch.trainer.states import TrainerStatus
 
+from qat.cli import VERBS
 from qat.cli.exits import BAD_INPUT, leave
 from qat.cli.lightning_cli import SUBCOMMANDS, TrainCLI
 from qat.cli.parser import command, program
@@ -47,7 +48,7 @@ def _build(argv: Sequence[str]) -> TrainCLI:
         raise ValueError(f"a subcommand is missing; choose from: {', '.join(SUBCOMMANDS)}")
     name, *options = argv
     if name in ("-h", "--help"):
-        print(f"usage: {program()} SUBCOMMAND [--config FILE] [OPTIONS]\n")
+        print(f"usage: {program()} SUBCOMMAND [--config FILE] [OPTIONS]\n\n{VERBS['train']}\n")
         print(f"subcommands (details: {program()} SUBCOMMAND --help):")
         print("\n".join(f"  {name:<10}{meaning}" for name, meaning in SUBCOMMANDS.items()))
         raise SystemExit(0)
@@ -63,4 +64,4 @@ def _how_to_go_on(cli: TrainCLI) -> str:
     if not any(last):
         return "stopped; no epoch was finished, so there is nothing to go on from"
     options = ["fit", "--config", f"{cli.trainer.log_dir}/config.yaml", "--ckpt_path", last[0]]
-    return f"stopped; to go on: {shlex.join([*command(), *options])}"
+    return f"stopped; to go on: {shlex.join([*command('train'), *options])}"

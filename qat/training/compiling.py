@@ -68,4 +68,4 @@ def prepare_kernels(network: nn.Module, trainer: Trainer, device: torch.device, 
     if steps * batch * elements >= LONG or os.environ.get("QAT_COMPILE") == "1":
         compile_kernels(device, lambda kernels: tracked(kernels, "compiling quantizers"))
     else:
-        log.info("quantizers run eagerly, because the run is short (QAT_COMPILE=1 compiles them)")
+        log.debug("quantizers run eagerly, because the run is short (QAT_COMPILE=1 compiles them)")

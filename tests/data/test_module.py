@@ -174,7 +174,7 @@ def test_no_global_generator_moves() -> None:
     ],
 )
 def test_bad_arguments(argument: str, value: object) -> None:
-    with pytest.raises(ValueError, match=rf"^{argument}: [^\n]*got {value!r}; [^\n]*$"):
+    with pytest.raises(ValueError, match=rf"^{argument} must [^\n]*got {value!r}; [^\n]*$"):
         ImageData(**{argument: value})
 
 
