@@ -25,8 +25,9 @@ class FakeData(ImageData):
 
     def _fake(self) -> DataLoader[tuple[torch.Tensor, ...]]:
         generator = torch.Generator().manual_seed(0)
-        images = torch.rand(8, *self.input_shape, generator=generator)
-        return DataLoader(TensorDataset(images, torch.arange(8) % self.classes), 8)
+        shape, classes = self.source.shape(self.root)
+        images = torch.rand(8, *shape, generator=generator)
+        return DataLoader(TensorDataset(images, torch.arange(8) % classes), 8)
 
     train_dataloader = val_dataloader = _fake
 

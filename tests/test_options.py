@@ -7,7 +7,9 @@ from qat.options import explain
 OPTIONS = {"model.bits": "of weights; 1 to 8.", "model.loss": "", "trainer.max_epochs": "Of the trainer."}
 CASES = {
     "Option 'modle.loss' is not accepted": "unknown option 'modle.loss'; nearest: model.loss, model.bits",
-    "Group 'model' does not accept option 'los'": "unknown option 'model.los'; nearest: model.loss, model.bits",
+    "Group 'model' does not accept option 'los'": (
+        "unknown option 'model.los'; nearest: model.loss, model.bits"
+    ),
     "unrecognized arguments: --model.los 3": "unknown option 'model.los'; nearest: model.loss, model.bits",
     "unrecognized arguments: loss": "options start with --, got loss",
     "argument -b/--model.bits: expected one argument": "model.bits needs a value",

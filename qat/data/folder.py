@@ -13,7 +13,7 @@ PARTS = ("train", "test")
 
 
 def shape(root: Path) -> tuple[tuple[int, int, int], int]:
-    """`((C, H, W), classes)` from the names of the folders and the first image; raises ValueError as `load`."""
+    """`((C, H, W), classes)` by the folders' names and the first image; raises ValueError as `load`."""
     names = class_names(root)
     first = image_files(root / "train" / names[0])[0]
     channels, height, width = decode(first, channels_of(first)).shape

@@ -7,12 +7,12 @@ from torch.utils.data import DataLoader
 from qat.data.augment import CropFlip
 from qat.data.images import Batch, Images, keep_batch
 from qat.data.order import EpochSampler
-from qat.data.sources import DataName, Shape, find_source, resolve_root
+from qat.data.sources import DataName, find_source, resolve_root
 from qat.data.split import stratified_split
 
 
 class ImageData(LightningDataModule):
-    """Image data sets, held in memory and split into training, validation and test images.
+    """Images in memory, as batches for training, validation and test.
 
     Batches are `(images, labels)`: float32 `(B, C, H, W)` in [0, 1] and int64 `(B,)`. The validation images
     are a fixed part of the training set, the same for each seed. Training leaves out the last batch if it is
@@ -21,13 +21,11 @@ class ImageData(LightningDataModule):
     Args:
         name: mnist5k (4,000 + 1,000 images, no download), mnist, cifar10, or folder: `train/` and `test/` in
             the data root, each with one folder of images per class.
-        data_root: the folder that holds the data, or receives the download; by default the environment
-            variable QAT_DATA, else `data`.
+        data_root: the folder of the data; None: the environment variable QAT_DATA, or `data`.
         batch_size: images in a batch, for each process.
         augment: shift training images by up to 4 pixels, and mirror half of them if they are in colour.
         seed: decides the order and the augmentation of each epoch, 0 to 2^32 - 1.
-        val_fraction: the share of the training images of each class that is kept for validation, between 0
-            and 1.
+        val_fraction: the share of each class that is kept for validation, between 0 and 1.
 
     Raises:
         ValueError: an argument is out of range; the data is missing, damaged or cannot be downloaded.
@@ -56,16 +54,6 @@ class ImageData(LightningDataModule):
         self.seed = seed
         self.val_fraction = val_fraction
         self._parts: tuple[Images, Images, Images] | None = None
-
-    @property
-    def input_shape(self) -> Shape:
-        """`(C, H, W)` of one image; known before the data is loaded."""
-        return self.source.shape(self.root)[0]
-
-    @property
-    def classes(self) -> int:
-        """The number of classes; known before the data is loaded."""
-        return self.source.shape(self.root)[1]
 
     def prepare_data(self) -> None:
         """Download or decode what is missing; Lightning calls it in one process of each machine."""
