@@ -47,13 +47,7 @@ def read_ckpt(argument: str, path: str | Path) -> dict[str, Any]:
 
 
 def remedy(ckpt: Mapping[str, Any], same_version: str = "use the config.yaml of its run") -> str:
-    """What the user can do about a .ckpt file that does not fit.
-
-    Args:
-        ckpt: the content of the file.
-        same_version: the advice for a file that this version of qat wrote. For any other file the advice
-            names both versions.
-    """
+    """The advice for a .ckpt file that does not fit; names both versions if another qat wrote it."""
     wrote, ours = ckpt["qat_version"], version("qat")
     if wrote == ours:
         return same_version
@@ -86,29 +80,19 @@ def load_state(
 def check_resumable(
     ckpt: Mapping[str, Any], path: str | Path, hparams: Mapping[str, Any], max_epochs: int | None
 ) -> None:
-    """Check that a run can be resumed from a .ckpt file and has epochs left to train.
-
-    Args:
-        ckpt: the content of the file.
-        path: of the file.
-        hparams: the hyper-parameters of the classifier that resumes.
-        max_epochs: of the trainer; None or -1: no limit.
+    """Check that a run with the hyper-parameters `hparams` can be resumed and has epochs left to train.
 
     Raises:
-        ValueError: the file holds no optimizer state, an option that must stay has changed, or no epoch is
-            left.
+        ValueError: the optimizer state is missing, an option that must stay has changed, or no epoch is left.
     """
     missing = [key for key in RESUME_KEYS if key not in ckpt]
     if missing:
-        raise ValueError(
-            f"ckpt_path {path} cannot be resumed: it has no {missing[0]}; give one that fit wrote"
-        )
+        raise _refusal("ckpt_path", Path(path), f"it has no {missing[0]}")
     saved = ckpt["hyper_parameters"]
     options = [(key, saved.get(key, hparams[key]), hparams[key]) for key in FIXED]
-    # The state does not show all of these: a learned scale has the keys of an observed one. The rounding may
-    # change.
+    # The state does not show all of these: a learned scale has the keys of an observed one.
     for key, value in hparams["quantization"].items():
-        if key != "rounding":
+        if key != "rounding":  # the rounding may change
             options.append((f"quantization.{key}", saved.get("quantization", {}).get(key, value), value))
     for key, before, now in options:
         if before != now:

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from lightning import Callback, LightningModule
 from torch import Tensor
-from torch.optim import SGD, AdamW
 from torch.optim.lr_scheduler import LambdaLR
 from torchmetrics.classification import MulticlassAccuracy
 
@@ -17,7 +16,7 @@ from qat.layers import Quantization, quantize
 from qat.losses import DistillationName
 from qat.memory import checkpoint_blocks, packed_activations
 from qat.training.compiling import CompiledNetwork, prepare_kernels
-from qat.training.hyperparameters import OptimizerName, check_hyperparameters, plain_types
+from qat.training.hyperparameters import OPTIMIZERS, OptimizerName, check_hyperparameters, plain_types
 from qat.training.loss import LOSSES, LossName, training_loss
 from qat.training.network import build_network
 from qat.training.nonfinite import has_nonfinite, locate_nonfinite
@@ -133,21 +132,13 @@ class Classifier(LightningModule):
         return packed_activations() if self.hparams["pack"] else nullcontext()
 
     def load_teacher(self) -> None:
-        """Read the .ckpt file of the teacher, if there is one and it has not been read yet.
-
-        Raises:
-            ValueError: `fit` did not write the file, or its images or classes differ.
-        """
+        """Read the .ckpt file of the teacher, once; raises ValueError if it does not fit."""
         path = self.hparams["teacher"]
         if path is not None and not self._teacher:
             self._teacher = (load_teacher(Classifier, path, self.hparams),)
 
     def load_start(self) -> None:
-        """Load the weights of `start`, unless these or the state of a resumed run are loaded already.
-
-        Raises:
-            ValueError: `fit` did not write the file, or it is not from a float run of this network.
-        """
+        """Load the weights of `start`, once, not in a resumed run; raises ValueError if they do not fit."""
         if not self._started:
             load_start(self, self.hparams["start"])
         self._started = True
@@ -189,12 +180,10 @@ class Classifier(LightningModule):
             step = f"epoch {self.current_epoch}, batch {batch_idx}"
             where = locate_nonfinite(self.model, images)
             raise FloatingPointError(f"the loss is {loss.item()} in {step}: {where}")
-        values = {"train_loss": loss}
-        if len(terms) > 1:
-            values |= {f"train_{name}": value for name, value in terms.items()}
-        for name, value in values.items():
-            bar = name == "train_loss"
-            self.log(name, value, bar, on_epoch=True, on_step=False, sync_dist=True, batch_size=len(labels))
+        logged = {"loss": loss, **(terms if len(terms) > 1 else {})}
+        for name, value in logged.items():
+            options = {"prog_bar": name == "loss", "batch_size": len(labels), "sync_dist": True}
+            self.log(f"train_{name}", value, on_epoch=True, on_step=False, **options)
         return loss
 
     def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
@@ -214,14 +203,8 @@ class Classifier(LightningModule):
     def configure_optimizers(self) -> Any:
         # Here a resumed run has loaded its state already, and no callback has read the weights yet.
         self.load_start()
-        rate = self.hparams["learning_rate"]
-        factors = (self.hparams["weight_decay"], self.hparams["scale_learning_rate"])
-        groups = parameter_groups(self.model, rate, *factors)
-        optimizer: torch.optim.Optimizer
-        if self.hparams["optimizer"] == "adamw":
-            optimizer = AdamW(groups, lr=rate)
-        else:
-            optimizer = SGD(groups, lr=rate, momentum=0.9, nesterov=True)
+        rates = [self.hparams[key] for key in ("learning_rate", "weight_decay", "scale_learning_rate")]
+        optimizer = OPTIMIZERS[self.hparams["optimizer"]](parameter_groups(self.model, *rates))
         total = self.trainer.estimated_stepping_batches
         scheduler = LambdaLR(optimizer, lambda step: one_cycle(step, total))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}

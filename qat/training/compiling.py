@@ -50,13 +50,7 @@ def prepare_kernels(network: nn.Module, trainer: Trainer, device: torch.device, 
     """Compile the quantizers' kernels if the run is long enough, or if QAT_COMPILE=1 asks for it.
 
     Otherwise the kernels run eagerly, even if an earlier run of this process compiled them: the bits of a run
-    do not depend on what ran before.
-
-    Args:
-        network: holds the quantizers.
-        trainer: knows the number of steps and the batch size.
-        device: of the network.
-        elements: values in one image.
+    do not depend on what ran before. `elements` is the number of values in one image.
     """
     leave(device)
     if not any(isinstance(module, Quantizer) for module in network.modules()):

@@ -51,20 +51,18 @@ log = logging.getLogger(__name__)
 class Health(Callback):
     """Observes the quantized layers of a run and warns when one trains badly.
 
-    On some batches it counts the activations that enter a quantizer and the codes of the weights. It waits
-    for the device once an epoch and changes nothing: a run with it equals a run without it to the last bit.
-    It skips epochs that train in float. It logs `health/<layer>/<statistic>`:
+    It waits for the device once an epoch and changes nothing: a run with it equals a run without it to the
+    last bit. It skips epochs that train in float. It logs `health/<layer>/<statistic>`:
 
     - `clipped`, 0..1: the share of activations whose code is beyond the grid.
     - `unchanged`, 0..1: the share of weights whose code was the same on each observed batch of the epoch.
     - `oscillating`, 0..1: the share of weights whose code turned, and turned back, at least once.
     - `activation_scale`, `weight_scale`: the mean scale on the last observed batch.
 
-    At the end of an epoch it logs one warning for each statistic that is above its limit somewhere (`LIMITS`:
-    10 % clipped, 95 % unchanged, 20 % oscillating), with the layers and what may help. It names each layer
-    once for each statistic. It does not warn in epochs with fewer than `ENOUGH` observed batches; of weights
-    that stand still only where the learning rate reached half of its peak; of oscillation only at up to
-    `COARSE` bits.
+    At the end of an epoch it logs one warning for each statistic that is above its limit (`LIMITS`), with the
+    layers, each of them once, and what may help. It does not warn in epochs with fewer than `ENOUGH` observed
+    batches; of weights that stand still only if the learning rate reached half of its peak; of oscillation
+    only at up to `COARSE` bits.
 
     Args:
         every: observe each batch whose number is a multiple of this, >= 1. An odd number also sees codes that
@@ -142,9 +140,8 @@ class Health(Callback):
                 quantizer = module.weight_quantizer
                 weight_quantizers.add(quantizer)
                 if quantizer.active:
-                    self._weights[name] = WeightStatistics(
-                        quantizer, partial(getattr, module, "effective_weight")
-                    )
+                    weight = partial(getattr, module, "effective_weight")
+                    self._weights[name] = WeightStatistics(quantizer, weight)
                     self._observed.append((name, self._weights[name]))
             elif isinstance(module, Quantizer) and module.active and module not in weight_quantizers:
                 self._observed.append((name.rpartition(".")[0] or name, ActivationStatistics(module)))
@@ -171,23 +168,19 @@ class Health(Callback):
                 continue
             bad = {layer: s[name] for layer, s in shares.items() if s.get(name, 0.0) > limit.share}
             if name == "oscillating":
-                bad = {layer: share for layer, share in bad.items() if self._is_coarse(layer)}
+                bits = {layer: self._weights[layer].quantizer.grid.bits for layer in bad}
+                bad = {layer: share for layer, share in bad.items() if bits[layer] <= COARSE}
             new = [layer for layer in bad if (layer, name) not in self._warned]
             self._warned |= {(layer, name) for layer in new}
             if new and self.warns:
                 remedy = limit.remedy
-                if name == "unchanged" and all(self._has_zero_gradient(layer) for layer in new):
+                roundings = {
+                    self._weights[layer].quantizer.rounding for layer in new if layer in self._weights
+                }
+                if name == "unchanged" and roundings == {round_zero}:
                     remedy = "rounding ste: the gradient of rounding zero is zero"
-                share = 100 * max(bad[layer] for layer in new)
-                log.warning(
-                    "health: up to %.0f %% %s in %s; try %s", share, limit.meaning, ", ".join(new), remedy
-                )
-
-    def _is_coarse(self, layer: str) -> bool:
-        return self._weights[layer].quantizer.grid.bits <= COARSE
-
-    def _has_zero_gradient(self, layer: str) -> bool:
-        return self._weights[layer].quantizer.rounding is round_zero
+                share, layers = 100 * max(bad[layer] for layer in new), ", ".join(new)
+                log.warning("health: up to %.0f %% %s in %s; try %s", share, limit.meaning, layers, remedy)
 
 
 def _relative_rates(trainer: Trainer) -> list[float]:

@@ -1,13 +1,21 @@
 """The hyper-parameters of a classifier: their ranges, and their form in a .ckpt file."""
 
+from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any, Literal, get_args
+from functools import partial
+from typing import Any, Literal
+
+from torch.optim import SGD, AdamW, Optimizer
 
 from qat.gradients import ROUNDINGS
 from qat.layers import Quantization
 from qat.names import unknown_name
 
 OptimizerName = Literal["adamw", "sgd"]
+OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
+    "adamw": AdamW,
+    "sgd": partial(SGD, momentum=0.9, nesterov=True),
+}
 
 
 def check_hyperparameters(
@@ -18,8 +26,8 @@ def check_hyperparameters(
     Raises:
         ValueError: a value is out of range, or the optimizer is unknown.
     """
-    if optimizer not in get_args(OptimizerName):
-        raise unknown_name("optimizer", optimizer, get_args(OptimizerName))
+    if optimizer not in OPTIMIZERS:
+        raise unknown_name("optimizer", optimizer, OPTIMIZERS)
     if classes < 2:
         raise ValueError(f"classes must be at least 2, got {classes}")
     if not 0.0 < rate < float("inf"):

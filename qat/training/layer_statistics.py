@@ -48,10 +48,7 @@ class ActivationStatistics:
 class WeightStatistics:
     """Compares the codes of a weight from update to update.
 
-    Args:
-        quantizer: of the weight.
-        weight: returns what the quantizer reads; where BatchNorm is folded first, this is a new tensor each
-            time.
+    `weight` returns what the quantizer reads. If BatchNorm is folded first, this is a new tensor each time.
     """
 
     def __init__(self, quantizer: Quantizer, weight: Callable[[], Tensor]) -> None:

@@ -29,11 +29,7 @@ def training_loss(
 ) -> WeightedLoss:
     """The loss of a training step, with the terms `task(logits, labels)` and `distillation(logits, teacher)`.
 
-    Args:
-        loss: a name of `LOSSES`.
-        distillation: `kl` or `huber`.
-        distillation_weight: factor of the second term, finite and >= 0.
-        has_teacher: False leaves the second term out.
+    Without a teacher there is no second term; `distillation_weight` is its factor, finite and >= 0.
 
     Raises:
         ValueError: a name is unknown or the weight is out of range.

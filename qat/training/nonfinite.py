@@ -18,11 +18,8 @@ def has_nonfinite(x: Tensor) -> bool:
 def locate_nonfinite(model: nn.Module, images: Tensor) -> str:
     """Say where the values of a batch become NaN or infinite in a model.
 
-    The batch runs once more, in the model's mode and on copies of its buffers, so that no state changes.
-
-    Args:
-        model: computes the logits.
-        images: `(N, C, H, W)`.
+    The images `(N, C, H, W)` run once more, in the model's mode and on copies of its buffers, so that no
+    state changes.
     """
     if has_nonfinite(images):
         return "the images of the batch are not finite"

@@ -12,9 +12,8 @@ BATCHNORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 class Phases(Callback):
     """Trains in float first, then quantized, then with frozen ranges and frozen BatchNorm statistics.
 
-    Each epoch sets its phase when it starts, so a resumed run is in the right one. The phase holds for the
-    validation after that epoch too, and the .ckpt file keeps it: a model that is loaded for a test is float,
-    or frozen, if it was so when the file was written.
+    Each epoch sets its phase when it starts, so a resumed run is in the right one. The phase also holds for
+    the validation after that epoch, and for a model that is loaded from the .ckpt file of that epoch.
 
     Nothing moves a frozen range: not the batches, not the weights and, where scales are learned, not the
     optimizer. A frozen BatchNorm normalises with its running statistics and does not update them; its factor

@@ -3,7 +3,6 @@
 import hashlib
 import platform
 import time
-from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Any
 
@@ -16,22 +15,11 @@ from qat.training.network import network_of
 SCHEMA = 2
 
 
-@dataclass(frozen=True)
-class Epoch:
-    """One epoch: losses are means over the images, accuracy is in 0..1, seconds are those of training."""
-
-    epoch: int
-    train_loss: float
-    val_loss: float
-    val_accuracy: float
-    seconds: float
-
-
 class Recorder(Callback):
     """Records the losses, gradients and weights of one run.
 
     Attributes:
-        epochs: one `Epoch` for each.
+        epochs: for each epoch its number, mean losses, the accuracy in 0..1 and the seconds of training.
         step_losses: the training loss of each step.
         gradient_norm: for each parameter the L2 norm of its gradient, as the mean over the steps of the first
             epoch and of the last one. A missing gradient counts as 0.
@@ -39,7 +27,7 @@ class Recorder(Callback):
     """
 
     def __init__(self) -> None:
-        self.epochs: list[Epoch] = []
+        self.epochs: list[dict[str, float]] = []
         self.gradient_norm: dict[str, list[float]] = {}
         self.displacement: dict[str, float] = {}
         self._losses: list[Tensor] = []
@@ -72,9 +60,10 @@ class Recorder(Callback):
             self._seconds = time.perf_counter() - self._began
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        metrics = {key: float(value) for key, value in trainer.callback_metrics.items()}
-        known = (metrics["train_loss"], metrics["val_loss"], metrics["val_accuracy"])
-        self.epochs.append(Epoch(trainer.current_epoch, *known, round(self._seconds, 3)))
+        names = ("train_loss", "val_loss", "val_accuracy")
+        metrics = {name: float(trainer.callback_metrics[name]) for name in names}
+        seconds = round(self._seconds, 3)
+        self.epochs.append({"epoch": trainer.current_epoch, **metrics, "seconds": seconds})
         means = torch.stack(self._norms).mean(0).tolist()
         for (name, _), mean in zip(network_of(pl_module).named_parameters(), means, strict=True):
             first = self.gradient_norm.setdefault(name, [mean, mean])[0]
@@ -86,11 +75,8 @@ class Recorder(Callback):
 
     def result(self) -> dict[str, Any]:
         """The part of a `result.json` that training determines."""
-        return {
-            "epochs": [asdict(epoch) for epoch in self.epochs],
-            "gradient_norm": self.gradient_norm,
-            "displacement": self.displacement,
-        }
+        names = ("epochs", "gradient_norm", "displacement")
+        return {name: getattr(self, name) for name in names}
 
 
 def digests(model: nn.Module) -> dict[str, str]:
@@ -103,12 +89,8 @@ def digests(model: nn.Module) -> dict[str, str]:
 
 def versions() -> dict[str, str]:
     """What a result depends on besides settings and seed: packages, Python, machine, number of threads."""
-    packages = ("qat", "torch", "lightning")
     machine = f"{platform.system()} {platform.machine()}, {torch.get_num_threads()} threads"
     if torch.cuda.is_available():
         machine += f", {torch.cuda.get_device_name()}"
-    return {
-        **{package: version(package) for package in packages},
-        "python": platform.python_version(),
-        "machine": machine,
-    }
+    packages = {package: version(package) for package in ("qat", "torch", "lightning")}
+    return {**packages, "python": platform.python_version(), "machine": machine}

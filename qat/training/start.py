@@ -16,22 +16,19 @@ def load_start(model: nn.Module, path: str | Path) -> None:
     The scales of the weights are then measured on the loaded weights. The first training batch sets those of
     the activations.
 
-    Args:
-        model: the whole classifier; its keys are the keys of the file and those of its quantizers.
-        path: of the .ckpt file.
-
     Raises:
-        ValueError: there is no such file, `fit` did not write it, or it is from another network or from a
-            quantized one: a key is missing, unknown or has another shape.
+        ValueError: the file does not fit: it must have the keys and shapes of the classifier without
+            quantizers.
     """
     ckpt = read_ckpt("start", path)
     loaded: dict[str, Tensor] = ckpt["state_dict"]
     state = model.state_dict()
     quantizers = tuple(f"{name}." for name, m in model.named_modules() if isinstance(m, Quantizer))
     network = {key: value for key, value in state.items() if not key.startswith(quantizers)}
+    shapes, given = ({key: tuple(x.shape) for key, x in entries.items()} for entries in (network, loaded))
     for key in [*network, *loaded]:
-        why = _difference(network.get(key), loaded.get(key))
-        if why:
+        if shapes.get(key) != given.get(key):
+            why = f"has shape {given.get(key, 'none')} in it, {shapes.get(key, 'none')} here"
             raise ValueError(
                 f"start must be a float .ckpt file of this network, but {path} is not one: {key} {why}; "
                 f"{remedy(ckpt, 'give one of a float run with the same model options')}"
@@ -44,16 +41,6 @@ def load_start(model: nn.Module, path: str | Path) -> None:
     _print(
         f"start: loaded all {len(network)} entries of the network from {path}; {new} of quantizers are new"
     )
-
-
-def _difference(ours: Tensor | None, loaded: Tensor | None) -> str:
-    if loaded is None:
-        return "is missing in it"
-    if ours is None:
-        return "is in it, but not in this network without its quantizers"
-    if ours.shape != loaded.shape:
-        return f"has shape {tuple(loaded.shape)} in it, {tuple(ours.shape)} here"
-    return ""
 
 
 @rank_zero_only

@@ -11,10 +11,8 @@ from qat.training.ckpt import load_state, read_ckpt, remedy
 def load_teacher(build: type[LightningModule], path: str, student: Mapping[str, Any]) -> LightningModule:
     """Build a classifier from the .ckpt file of its run, in eval mode and without gradients.
 
-    Args:
-        build: the class of the classifier.
-        path: of the file.
-        student: the hyper-parameters of the classifier that learns from it.
+    `build` is the class of the classifier, `student` holds the hyper-parameters of the one that learns from
+    it.
 
     Raises:
         ValueError: the file is not a .ckpt file that `fit` wrote, or its images or classes differ from the
