@@ -99,7 +99,7 @@ class ImageData(LightningDataModule):
         self, dataset: Images, sampler: EpochSampler | None = None, drop_last: bool = False
     ) -> DataLoader[Batch]:
         # No workers: reading a batch from memory is cheaper than passing it on from another process.
-        # The loader draws a number each time it starts: with a generator of its own, the global one does not
+        # The loader draws a number each time it starts: with a separate generator, the global one does not
         # move.
         return DataLoader(
             dataset,
