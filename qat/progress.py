@@ -1,4 +1,4 @@
-"""Progress bars for what may take long."""
+"""Progress bars for long work."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def of_a_whole() -> tuple[ProgressColumn, ...]:
-    """The columns of a bar for work of several kinds: what runs, its share that is done, and what remains."""
+    """The columns of a bar for work of several kinds: the current step, the finished share, the time left."""
     share, left = TextColumn("{task.percentage:>3.0f} %"), TextColumn("left:")
     return (
         TextColumn("{task.description}"),
@@ -33,7 +33,7 @@ def of_a_whole() -> tuple[ProgressColumn, ...]:
 
 
 def tracked(items: Sequence[T], description: str, after: float = 2.0) -> Iterator[T]:
-    """Yield the items; after `after` seconds show how many are done and the time that remains, on stderr."""
+    """Yield the items; after `after` seconds, show on stderr how many are done and the time left."""
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     progress = Progress(*columns, console=Console(stderr=True), transient=True)
     show_at = time.monotonic() + after
@@ -43,7 +43,7 @@ def tracked(items: Sequence[T], description: str, after: float = 2.0) -> Iterato
                 progress.start()
             yield item
     finally:
-        if progress.live.is_started:  # stopping a bar that never was prints an empty line
+        if progress.live.is_started:  # stopping a bar that was not started prints an empty line
             progress.stop()
 
 

@@ -10,16 +10,16 @@ import torch
 from rich.console import Console
 
 from qat.cli.dataclass_options import add_options, take_options
+from qat.cli.exits import leave
 from qat.cli.parser import OneLineParser
 from qat.cli.quiet import quiet
-from qat.cli.train import leave
+from qat.cli.writable import check_writable
 from qat.measure.machine import describe, in_words
 from qat.measure.speed_parts import DEFAULT_PARTS, PARTS, SpeedOptions
 from qat.measure.tables import for_terminal, write_results
 from qat.names import one_line
 from qat.progress import tracked
 from qat.quantizers import build_kernels
-from qat.training.output import check_writable
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -14,8 +14,8 @@ from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
+from qat.cli.exits import leave
 from qat.cli.parser import OneLineParser
-from qat.cli.train import leave
 from qat.gradients import Verdict, check_gradient
 from qat.names import one_line, unknown_name
 from qat.tour import ROWS

@@ -8,10 +8,10 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
+from qat.cli.exits import BAD_INPUT, leave
 from qat.cli.parser import OneLineParser
 from qat.cli.quiet import quiet
 from qat.cli.size_table import size_table
-from qat.cli.train import BAD_INPUT, leave
 from qat.export import (
     COMPILERS,
     CSource,

@@ -8,9 +8,10 @@ from pathlib import Path
 from rich.console import Console
 
 from qat.cli.dataclass_options import add_options, take_options
+from qat.cli.exits import BAD_INPUT, leave
 from qat.cli.parser import OneLineParser
 from qat.cli.quiet import quiet
-from qat.cli.train import BAD_INPUT, leave
+from qat.cli.writable import check_writable
 from qat.measure.figures import save_figures
 from qat.measure.machine import describe, in_words
 from qat.measure.memory_study import StudyOptions, check_study, run_study
@@ -20,7 +21,6 @@ from qat.measure.workload import Workload
 from qat.names import one_line
 from qat.progress import announced, tracked
 from qat.quantizers import build_kernels
-from qat.training.output import check_writable
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -8,8 +8,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from qat.cli.exits import leave
 from qat.cli.parser import OneLineParser
-from qat.cli.train import leave
 from qat.tour import CHAPTERS, run_tour, write_page
 from qat.tour.experiment import Chapter, Finished
 from qat.tour.text import excerpt, readable

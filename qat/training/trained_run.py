@@ -10,7 +10,7 @@ import yaml  # type: ignore[import-untyped] # its stubs are a separate package
 from torch import Tensor
 
 from qat.data import ImageData, data_shape
-from qat.training.ckpt import check_fits, read_ckpt
+from qat.training.ckpt import load_state, read_ckpt
 from qat.training.classifier import Classifier
 
 # The last .ckpt file of `train`, of `compare`, and of any other folder.
@@ -78,8 +78,7 @@ def load_run(
         settings = settings | {"input_shape": list(shape), "classes": classes}
     # A finished network needs neither its teacher nor its start, and computes the same without checkpointing.
     classifier = Classifier(**settings | {"teacher": None, "start": None, "checkpoint": []})
-    check_fits(content, ckpt, classifier)
-    classifier.on_load_checkpoint(content)
+    load_state(content, ckpt, classifier)
     return TrainedRun(classifier.eval(), ckpt, data, data_root)
 
 

@@ -1,4 +1,4 @@
-"""What a run minimises: the task's loss, and where there is a teacher, the distance to it."""
+"""The training loss: the loss of the task, plus the distance to a teacher if there is one."""
 
 from collections.abc import Callable
 from functools import partial
@@ -24,19 +24,15 @@ LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 
 
-def objective(
-    loss: LossName, distillation: DistillationName, distillation_weight: float, taught: bool
+def training_loss(
+    loss: LossName, distillation: DistillationName, distillation_weight: float, has_teacher: bool
 ) -> WeightedLoss:
-    """The terms of a training step: `task` of (logits, labels), `distillation` of (logits, teacher).
+    """The loss of a training step, with the terms `task(logits, labels)` and `distillation(logits, teacher)`.
 
-    Args:
-        loss: a name of `LOSSES`.
-        distillation: `kl` or `huber`.
-        distillation_weight: factor of the second term, finite and >= 0.
-        taught: whether there is a teacher; without one the second term is left out.
+    Without a teacher there is no second term; `distillation_weight` is its factor, finite and >= 0.
 
     Raises:
-        ValueError: a name is unknown or the weight out of range.
+        ValueError: a name is unknown or the weight is out of range.
     """
     if loss not in LOSSES:
         raise unknown_name("loss", loss, LOSSES)
@@ -48,8 +44,7 @@ def objective(
             "1 counts as much as the task"
         )
     terms = {"task": Term(LOSSES[loss], ("logits", "labels"))}
-    if taught:
+    if has_teacher:
         distance = partial(distillation_loss, kind=distillation)
-        inputs = ("logits", "teacher")
-        terms["distillation"] = Term(distance, inputs, distillation_weight, teaches=("logits",))
+        terms["distillation"] = Term(distance, ("logits", "teacher"), distillation_weight, ("logits",))
     return WeightedLoss(terms)

@@ -1,4 +1,4 @@
-"""Every mistake is one line on stderr that says what is wrong, exit code 2, and no file written."""
+"""Wrong input gives one line on stderr that names the error, exit code 2, and no file."""
 
 from pathlib import Path
 
@@ -18,11 +18,11 @@ CASES = {
         ["activation_bits", "integer", "got four", "same widths"],
     ),
     "model": (["--model.name", "smal_cnn"], ["unknown model", "'smal_cnn'", "small_cnn"]),
-    "own_model": (
+    "user_model": (
         ["--model.name", "no_module.Net"],
         ["model must be one of lenet", "no_module.Net"],
     ),
-    "own_attribute": (["--model.name", "torch.nn.Nett"], ["model must be one of lenet", "torch.nn.Nett"]),
+    "user_attribute": (["--model.name", "torch.nn.Nett"], ["model must be one of lenet", "torch.nn.Nett"]),
     "not_a_model": (["--model.name", "math.pi"], ["model math.pi must be a class or function", "3.14"]),
     "other_arguments": (
         ["--model.name", "torch.nn.Linear"],
@@ -76,7 +76,7 @@ CASES = {
     "batch": (["--data.batch_size", "0"], ["batch_size", "got 0"]),
     "accelerator": (["--trainer.accelerator", "tpux"], ["accelerator", "tpux", "cuda"]),
     "devices": (["--trainer.devices", "0"], ["devices", "0"]),
-    "value": (["--trainer.max_epochs"], ["trainer.max_epochs", "one argument"]),
+    "value": (["--trainer.max_epochs"], ["trainer.max_epochs", "needs a value"]),
     "no_config": (["--config", "no.yaml"], ["config", "no.yaml"]),
     "no_ckpt": (["--ckpt_path", "no.ckpt"], ["ckpt_path", "no.ckpt"]),
 }

@@ -1,4 +1,4 @@
-"""Runs of seconds: a narrow network, few batches, nothing on the screen."""
+"""Runs that take seconds: a narrow network, few batches, nothing on the screen."""
 
 from collections.abc import Callable
 from pathlib import Path

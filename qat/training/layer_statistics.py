@@ -1,4 +1,4 @@
-"""What is counted at one quantizer, on its device: nothing here waits for a value or moves a state."""
+"""Statistics of one quantizer over an epoch. Updating them neither waits for the device nor moves a state."""
 
 from collections.abc import Callable
 
@@ -7,25 +7,25 @@ from torch import Tensor, nn
 
 from qat.quantizers import Quantizer
 
-TURNS = 2  # a weight that turns once has changed its mind, one that turns back again swings
+TURNS = 2  # a weight that turns once may have settled elsewhere; one that turns again oscillates
 
 
-class Activation:
+class ActivationStatistics:
     """Counts the values that a quantizer of activations clips.
 
-    `clipped` is the share whose code `round(x / scale)` (plus the zero point) lies beyond the grid.
+    A value is clipped where its code `round(x / scale)` (plus the zero point) is beyond the grid.
     """
 
     def __init__(self, quantizer: Quantizer) -> None:
         self.quantizer = quantizer
         self._clipped = self._seen = torch.zeros((), dtype=torch.int64)
-        self.scale = torch.zeros(())
+        self._scale = torch.zeros(())
 
     @torch.no_grad()
-    def look(
+    def update(
         self, module: nn.Module, inputs: tuple[Tensor, ...], options: dict[str, bool], output: Tensor
     ) -> None:
-        """A forward hook of the quantizer, with its arguments by name."""
+        """Count one batch; a forward hook of the quantizer that takes keyword arguments."""
         x, grid = inputs[0], self.quantizer.grid
         if options.get("relu"):
             x = x.relu()
@@ -35,36 +35,44 @@ class Activation:
         low, high = (grid.low - grid.step / 2 - shift) * scale, (grid.high + grid.step / 2 - shift) * scale
         self._clipped = self._clipped.to(x.device) + ((x < low) | (x > high)).sum()
         self._seen = self._seen + x.numel()
-        self.scale = scale.mean()
+        self._scale = scale.mean()
 
-    def shares(self) -> dict[str, Tensor]:
-        share = self._clipped / self._seen.to(self._clipped.device)
-        return {"clipped": share, "activation_scale": self.scale}
+    def compute(self) -> dict[str, Tensor]:
+        """`clipped`: the share of clipped values, 0..1; `activation_scale`: the mean of the last scale."""
+        return {
+            "clipped": self._clipped / self._seen.to(self._clipped.device),
+            "activation_scale": self._scale,
+        }
 
 
-class Weight:
-    """Follows the codes of a weight from look to look.
+class WeightStatistics:
+    """Compares the codes of a weight from update to update.
 
-    `unchanged` is the share of codes that were the same at every look, `oscillating` that of codes whose
-    direction changed at least `TURNS` times.
+    `weight` returns what the quantizer reads. If BatchNorm is folded first, this is a new tensor each time.
     """
 
     def __init__(self, quantizer: Quantizer, weight: Callable[[], Tensor]) -> None:
         self.quantizer = quantizer
-        self.weight = weight  # what is quantized now: where BatchNorm is folded first, a new tensor each time
-        self._codes = self._now()
+        self.weight = weight
+        self._codes = self._current_codes()
         self._direction = torch.zeros_like(self._codes)
         self._turns = torch.zeros_like(self._codes, dtype=torch.uint8)
 
-    def look(self) -> None:
-        codes = self._now()
+    def update(self) -> None:
+        """Compare the codes of the weight as it is now with those of the update before."""
+        codes = self._current_codes()
         direction = (codes > self._codes).to(codes.dtype) - (codes < self._codes).to(codes.dtype)
         turned = direction * self._direction < 0
         self._turns += turned & (self._turns < TURNS)
         self._direction = torch.where(direction == 0, self._direction, direction)
         self._codes = codes
 
-    def shares(self) -> dict[str, Tensor]:
+    def compute(self) -> dict[str, Tensor]:
+        """Shares of the weights, 0..1, and the mean scale of the last update, `weight_scale`.
+
+        `unchanged`: the code was the same at each update; `oscillating`: the code changed its direction at
+        least `TURNS` times.
+        """
         return {
             "unchanged": (self._direction == 0).float().mean(),
             "oscillating": (self._turns >= TURNS).float().mean(),
@@ -72,9 +80,9 @@ class Weight:
         }
 
     @torch.no_grad()
-    def _now(self) -> Tensor:
-        # Not `quantizer.codes`: a rounding that draws random numbers would move the generator, and round
-        # differently each time. All others round half to even.
+    def _current_codes(self) -> Tensor:
+        # Not `quantizer.codes`: a random rounding would move the generator, and round differently each time.
+        # All other roundings round half to even, as here.
         grid, scale = self.quantizer.grid, self.quantizer.scale
         weight = self.weight()
         self._scale = scale(weight)
