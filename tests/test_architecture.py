@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 FLOORS = {
     **dict.fromkeys(
-        ("names", "module_state", "whole_file", "progress", "options"), -1
+        ("names", "module_state", "torch_private", "whole_file", "progress", "options"), -1
     ),  # files below the rooms
     **dict.fromkeys(("gradients", "models", "data"), 0),
     **dict.fromkeys(("losses", "quantizers"), 1),
