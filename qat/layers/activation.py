@@ -8,13 +8,13 @@ from qat.quantizers import Quantizer
 
 
 class QuantActivation(nn.Module):
-    """`quantizer(activation(x))`: abstract, comes before torch's activation in the bases of a quantized one.
+    """`quantizer(activation(x))`. Abstract base class; it comes before torch's activation in the bases.
 
-    A module becomes one by a change of its class, so its parameters (`nn.PReLU`), keys and settings stay.
+    `quantize` changes the class of a module, so its parameters (`nn.PReLU`), keys and settings stay.
 
     Args:
         quantizer: a `Quantizer`, on an unsigned grid where the activation is never negative.
-        The other arguments are those of torch's activation.
+        *args, **kwargs: the arguments of torch's activation.
 
     Shape: any -> the same. The gradient is the quantizer's times the activation's.
     """
@@ -30,7 +30,7 @@ class QuantActivation(nn.Module):
 class QuantReLU(QuantActivation, nn.ReLU):
     """`quantizer(relu(x))`; the gradient is the quantizer's where x > 0, else 0.
 
-    Unless it works in place, a `Quantizer` does both and keeps nothing of the ReLU.
+    Unless the ReLU works in place, a `Quantizer` computes both steps and saves nothing for the ReLU.
     """
 
     def forward(self, input: Tensor) -> Tensor:
@@ -91,19 +91,7 @@ class QuantTanh(QuantActivation, nn.Tanh):
     """`quantizer(tanh(x))`; signed."""
 
 
+# torch's class -> the quantized one
 QUANT_ACTIVATIONS: dict[type[nn.Module], type[QuantActivation]] = {
-    nn.ReLU: QuantReLU,
-    nn.ReLU6: QuantReLU6,
-    nn.Hardtanh: QuantHardtanh,
-    nn.Sigmoid: QuantSigmoid,
-    nn.Hardsigmoid: QuantHardsigmoid,
-    nn.Softplus: QuantSoftplus,
-    nn.SiLU: QuantSiLU,
-    nn.Hardswish: QuantHardswish,
-    nn.Mish: QuantMish,
-    nn.GELU: QuantGELU,
-    nn.ELU: QuantELU,
-    nn.LeakyReLU: QuantLeakyReLU,
-    nn.PReLU: QuantPReLU,
-    nn.Tanh: QuantTanh,
+    kind.__bases__[1]: kind for kind in QuantActivation.__subclasses__()
 }

@@ -48,7 +48,7 @@ def checkpoint_blocks(model: nn.Module, patterns: Sequence[str]) -> nn.Module:
 def _refuse_outside_reads(name: str, block: nn.Module) -> None:
     """The statistics of a BatchNorm outside of the block have moved by the time of the backward."""
     parts = set(block.modules())
-    if any(other not in parts for part in parts for other in getattr(part, "reads", ())):
+    if any(other not in parts for part in parts for other in getattr(part, "external_modules", ())):
         raise ValueError(
             f"block {name!r} holds a layer that folds a BatchNorm which is not in the block; checkpoint the "
             "module that holds both"
