@@ -39,59 +39,29 @@ class QuantReLU(QuantActivation, nn.ReLU):
         return self.quantizer(input, relu=True)
 
 
-class QuantReLU6(QuantActivation, nn.ReLU6):
-    """`quantizer(min(max(x, 0), 6))`."""
+def _quantized(kind: type[nn.Module]) -> type[QuantActivation]:
+    """`quantizer(activation(x))` for one of torch's activations. Pickle finds the class by its name in this module."""
+    contents = {"__module__": __name__, "__doc__": f"`quantizer(x)` after `nn.{kind.__name__}`."}
+    return type(f"Quant{kind.__name__}", (QuantActivation, kind), contents)
 
 
-class QuantHardtanh(QuantActivation, nn.Hardtanh):
-    """`quantizer(hardtanh(x))`; unsigned where `min_val` is not negative."""
+# Unsigned; QuantHardtanh where `min_val` is not negative.
+QuantReLU6 = _quantized(nn.ReLU6)
+QuantHardtanh = _quantized(nn.Hardtanh)
+QuantSigmoid = _quantized(nn.Sigmoid)
+QuantHardsigmoid = _quantized(nn.Hardsigmoid)
+QuantSoftplus = _quantized(nn.Softplus)
+# Signed; the slopes of QuantPReLU stay float.
+QuantSiLU = _quantized(nn.SiLU)
+QuantHardswish = _quantized(nn.Hardswish)
+QuantMish = _quantized(nn.Mish)
+QuantGELU = _quantized(nn.GELU)
+QuantELU = _quantized(nn.ELU)
+QuantLeakyReLU = _quantized(nn.LeakyReLU)
+QuantPReLU = _quantized(nn.PReLU)
+QuantTanh = _quantized(nn.Tanh)
 
-
-class QuantSigmoid(QuantActivation, nn.Sigmoid):
-    """`quantizer(sigmoid(x))`."""
-
-
-class QuantHardsigmoid(QuantActivation, nn.Hardsigmoid):
-    """`quantizer(hardsigmoid(x))`."""
-
-
-class QuantSoftplus(QuantActivation, nn.Softplus):
-    """`quantizer(softplus(x))`."""
-
-
-class QuantSiLU(QuantActivation, nn.SiLU):
-    """`quantizer(x sigmoid(x))`; signed."""
-
-
-class QuantHardswish(QuantActivation, nn.Hardswish):
-    """`quantizer(hardswish(x))`; signed."""
-
-
-class QuantMish(QuantActivation, nn.Mish):
-    """`quantizer(mish(x))`; signed."""
-
-
-class QuantGELU(QuantActivation, nn.GELU):
-    """`quantizer(gelu(x))`; signed."""
-
-
-class QuantELU(QuantActivation, nn.ELU):
-    """`quantizer(elu(x))`; signed."""
-
-
-class QuantLeakyReLU(QuantActivation, nn.LeakyReLU):
-    """`quantizer(leaky_relu(x))`; signed."""
-
-
-class QuantPReLU(QuantActivation, nn.PReLU):
-    """`quantizer(prelu(x))`; signed. Its slopes stay float."""
-
-
-class QuantTanh(QuantActivation, nn.Tanh):
-    """`quantizer(tanh(x))`; signed."""
-
-
-# torch's class -> the quantized one
+# torch's class -> the quantized class
 QUANT_ACTIVATIONS: dict[type[nn.Module], type[QuantActivation]] = {
     kind.__bases__[1]: kind for kind in QuantActivation.__subclasses__()
 }

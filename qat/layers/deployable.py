@@ -1,7 +1,7 @@
 """Layers that integers reproduce in eval mode: BatchNorm is folded before the weight is quantized."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from qat.layers.conv import QuantConv2d
 from qat.layers.folding import fold_batchnorm
 from qat.layers.layer import QuantLayer
 from qat.layers.linear import QuantLinear
+from qat.layers.specs import QuantSpec
 from qat.quantizers import Quantizer
 
 SMALLEST_FACTOR = 2.0**-24  # of a BatchNorm: a gamma of 0 must not divide by 0
@@ -138,25 +139,28 @@ def find_folds(model: nn.Module, args: tuple[Any, ...]) -> dict[str, str]:
     return {layer: norm for norm, layer in done.folded.items()}
 
 
-def make_deployable(model: nn.Module, folds: Mapping[str, str], sources: Mapping[str, Quantizer]) -> None:
+def absorb_batchnorm(model: nn.Module, folds: Mapping[str, str], specs: Sequence[QuantSpec]) -> None:
     """Let the quantized layers absorb their BatchNorm, in place.
 
     Args:
         model: just quantized.
-        folds: the BatchNorm of each layer that has one, by name, as `find_folds` returns them.
-        sources: the quantizer whose grid the input of each layer lies on, by name.
+        folds: layer name -> name of the BatchNorm after it, as `find_folds` returns it.
+        specs: of the layers.
 
     Raises:
         ValueError: a layer is of a kind that integers do not reproduce.
     """
-    layers: dict[str, Any] = {name: model.get_submodule(name) for name in sources}
+    layers: dict[str, Any] = {spec.name: model.get_submodule(spec.name) for spec in specs}
     for name, layer in layers.items():
         if type(layer) not in DEPLOYABLE:
             known = " and ".join(kind.__name__ for kind in DEPLOYABLE)
             raise ValueError(f"deployable knows {known}, but {name} is a {type(layer).__name__}")
-    for name, layer in layers.items():
-        norms = [model.get_submodule(folds[name])] if name in folds else []
+    for spec in specs:
+        layer = layers[spec.name]
+        activation: Any = model.get_submodule(spec.source) if spec.source else None
+        norms = [model.get_submodule(folds[spec.name])] if spec.name in folds else []
         layer.__class__ = DEPLOYABLE[type(layer)]
-        layer.norms, layer.sources = tuple(norms), (sources[name],)
+        layer.norms = tuple(norms)
+        layer.sources = (activation.quantizer if activation else layer.input_quantizer,)
         for norm in norms:
             norm.__class__ = FOLDED[type(norm)]

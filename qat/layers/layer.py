@@ -8,8 +8,8 @@ from torch import Tensor, nn
 class QuantLayer(nn.Module):
     """Abstract base class; it comes before torch's layer in the bases of a quantized layer.
 
-    Forward: `operator(input_quantizer(input), weight_quantizer(weight), bias)`. The bias stays float. With two
-    `nn.Identity()` the layer equals torch's bit for bit.
+    Forward: `operator(input_quantizer(input), weight_quantizer(weight), bias)`. The bias stays float.
+    With two `nn.Identity()` the layer equals torch's bit for bit.
 
     Args:
         *args, **kwargs: the arguments of torch's layer.

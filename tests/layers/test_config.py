@@ -135,7 +135,7 @@ def test_what_concerns_weights_alone_is_not_an_activations_own() -> None:
 )
 def test_a_rounding_that_is_none(rounding: object) -> None:
     with pytest.raises(
-        ValueError, match=r"rounding must give a tensor for a tensor, of its shape and dtype; .* gave "
+        ValueError, match=r"rounding must return a tensor for a tensor, of its shape and dtype; .* returned "
     ):
         Quantization(rounding=rounding)
 
@@ -153,8 +153,10 @@ def test_a_configuration_draws_no_random_numbers() -> None:
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_a_pattern_that_comes_too_late_to_have_a_say() -> None:
+def test_a_pattern_that_comes_too_late_to_have_an_effect() -> None:
     layers = {"*": {"weight_bits": 3}, "fc": {"weight_bits": 2}}
-    with pytest.raises(ValueError, match=r"layers\['fc'\] has no say: .* match all that it does: fc; put it"):
+    with pytest.raises(
+        ValueError, match=r"layers\['fc'\] has no effect: .* match all of its layers: fc; put it"
+    ):
         Quantization(layers=layers).resolve(["conv", "fc"], [])
     assert len(Quantization(layers=dict(reversed(layers.items()))).resolve(["conv", "fc"], [])) == 2

@@ -1,6 +1,7 @@
 """BatchNorm folded into the layer before it: the same function without it."""
 
 import copy
+import gc
 from types import SimpleNamespace
 
 import pytest
@@ -63,7 +64,7 @@ def test_a_pair_is_one_layer(layer: nn.Module, norm: nn.Module, shape: tuple[int
     assert list(model.state_dict()) == ["0.weight", "0.bias"]
 
 
-class Reads(nn.Module):
+class Pair(nn.Module):
     """A pair, and something else that happens to it."""
 
     def __init__(self, case: str) -> None:
@@ -108,6 +109,12 @@ class Reads(nn.Module):
                 return self.bn(y), y
             case "stored":
                 self.seen = y
+            case "stored_alias":
+                self.seen = y.data
+            case "stored_by_a_closure":
+                self.seen = lambda: y
+            case "alias":
+                return self.bn(y) + y.data
             case "object":
                 return SimpleNamespace(logits=self.bn(y), features=y)
             case "twice":
@@ -146,6 +153,9 @@ KEPT = {
     "view": "the output of conv is also read by the model itself",
     "returned": "the output of conv is also read by the model's caller",
     "stored": "the output of conv is also read by whoever keeps it after the forward",
+    "stored_alias": "the output of conv is also read by the model itself, whoever keeps it after the forward",
+    "stored_by_a_closure": "the output of conv is also read by whoever keeps it after the forward",
+    "alias": "the output of conv is also read by the model itself",
     "object": "the output of conv is also read by whoever keeps it after the forward",
     "twice": "conv runs more than once",
     "norm_twice": "it ran 2 times on the example",
@@ -169,7 +179,7 @@ KEPT = {
 
 @pytest.mark.parametrize("case", KEPT)
 def test_what_does_not_fold_stays_and_says_why(case: str) -> None:
-    model = randomised(Reads(case))
+    model = randomised(Pair(case))
     before = copy.deepcopy(model.state_dict())
     done = fold_batchnorm(model, torch.randn(3, 4, 6, 6, dtype=torch.float64))
     assert done == Folding({}, {"bn": KEPT[case]})
@@ -177,13 +187,29 @@ def test_what_does_not_fold_stays_and_says_why(case: str) -> None:
 
 
 def test_the_shape_of_a_tensor_is_no_reading_of_it() -> None:
-    class Sized(Reads):
+    class Sized(Pair):
         def forward(self, x: Tensor) -> Tensor:
             y = self.conv(x)
             assert y.size(1) == y.shape[1]
             return self.bn(y)
 
     assert check(randomised(Sized("")), torch.randn(3, 4, 6, 6, dtype=torch.float64)).folded == {"bn": "conv"}
+
+
+def test_a_reference_cycle_that_nobody_can_reach_keeps_no_output() -> None:
+    class Cycle(Pair):
+        def forward(self, x: Tensor) -> Tensor:
+            y = self.conv(x)
+            cycle = [y]
+            cycle.append(cycle)
+            return self.bn(y)
+
+    gc.disable()
+    try:
+        done = check(randomised(Cycle("")), torch.randn(3, 4, 6, 6, dtype=torch.float64))
+    finally:
+        gc.enable()
+    assert done.folded == {"bn": "conv"}
 
 
 def test_a_batchnorm_that_is_also_held_elsewhere_is_gone_there_too() -> None:

@@ -39,7 +39,7 @@ def refuse_leaving(model: nn.Module, args: tuple[Any, ...]) -> None:
         ValueError: it does; the message names the module and the way out.
     """
     watch = _Leaving()
-    run_example(model, args, copy_buffers(model), False, watch, watch)
+    run_example(model, args, copy_buffers(model), False, watch)
     for name, way in watch.found:
         kind = type(model.get_submodule(name)).__name__
         raise ValueError(

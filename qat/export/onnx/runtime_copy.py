@@ -13,8 +13,8 @@ from qat.export.integers.integer_types import IntegerType, type_for
 from qat.export.onnx.checks import scale_of
 from qat.layers import QuantLayer, fold_batchnorm
 from qat.layers.activation import QUANT_ACTIVATIONS, QuantActivation
-from qat.layers.convert import QUANT_LAYERS
 from qat.layers.deployable import DEPLOYABLE, FOLDED, Deployable
+from qat.layers.insert import QUANT_LAYERS
 from qat.quantizers import Quantizer
 
 
