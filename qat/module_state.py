@@ -20,17 +20,19 @@ def copy_buffers(module: nn.Module) -> dict[str, Tensor]:
 
 def call_on(
     module: nn.Module,
-    buffers: Mapping[str, Tensor],
+    buffers: Mapping[str, Tensor | None],
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
 ) -> Any:
-    """`module(*args, **kwargs)` with other tensors in place of the named buffers (or parameters).
+    """`module(*args, **kwargs)` with other tensors, or None, in place of the named buffers (or parameters).
 
     The module writes to these tensors; its own stay untouched.
     """
     # `copy_buffers` names each slot once. With tie_weights torch would fill a slot of a module that is
     # registered twice two times over, and put the copy back at the end.
-    return functional_call(module, dict(buffers), tuple(args), dict(kwargs or {}), tie_weights=False)
+    return functional_call(
+        module, dict[str, Any](buffers), tuple(args), dict(kwargs or {}), tie_weights=False
+    )
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 __all__ = [
     "TorchDispatchMode",
+    "empty_buffers",
     "has_forward_hooks",
     "innermost_saved_tensors_hooks",
     "tensors_in",
@@ -33,6 +34,16 @@ def tensors_in(tree: Any) -> list[Tensor]:
 def version_of(x: Tensor) -> int:
     """How often the tensor was changed in place; its views count too."""
     return x._version
+
+
+def empty_buffers(module: nn.Module) -> list[str]:
+    """The names of the buffers that are registered as None."""
+    return [
+        f"{prefix}.{name}" if prefix else name
+        for prefix, part in module.named_modules()
+        for name, buffer in part._buffers.items()
+        if buffer is None
+    ]
 
 
 def has_forward_hooks(module: nn.Module) -> bool:

@@ -7,6 +7,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.overrides import TorchFunctionMode
 
 from qat.torch_private import (
+    empty_buffers,
     has_forward_hooks,
     innermost_saved_tensors_hooks,
     tensors_in,
@@ -42,6 +43,13 @@ def test_a_version_counts_changes_in_place_through_views_too() -> None:
     assert version_of(x) == 0
     x.view(2).add_(1)
     assert version_of(x) == 1
+
+
+def test_buffers_that_are_none() -> None:
+    module = nn.Sequential(nn.BatchNorm1d(2, track_running_stats=False), nn.BatchNorm1d(2))
+    names = ["running_mean", "running_var", "num_batches_tracked"]
+    assert empty_buffers(module) == [f"0.{name}" for name in names]
+    assert empty_buffers(module[0]) == names
 
 
 @pytest.mark.parametrize("register", ["register_forward_hook", "register_forward_pre_hook"])

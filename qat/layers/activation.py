@@ -40,7 +40,7 @@ class QuantReLU(QuantActivation, nn.ReLU):
 
 
 def _quantized(kind: type[nn.Module]) -> type[QuantActivation]:
-    """`quantizer(activation(x))` for one of torch's activations. Pickle finds the class by its name in this module."""
+    """The quantized class of an activation; pickle finds it by its name in this module."""
     contents = {"__module__": __name__, "__doc__": f"`quantizer(x)` after `nn.{kind.__name__}`."}
     return type(f"Quant{kind.__name__}", (QuantActivation, kind), contents)
 
