@@ -77,7 +77,7 @@ def test_a_pattern_that_matches_no_layer() -> None:
         Quantization(layers={"c": {"rounding": "ste"}}).resolve(["aaa"], ["bbb"])
 
 
-def test_weights_are_not_an_activations_own() -> None:
+def test_weight_bits_do_not_match_an_activation() -> None:
     config = Quantization(layers={"a": {"weight_bits": 2}})
     with pytest.raises(ValueError, match="layers pattern 'a' matches nothing; choose from: bbb"):
         config.resolve(["bbb"], ["a"])
@@ -122,7 +122,7 @@ def test_choices_that_do_not_go_together(arguments: dict, message: str) -> None:
         Quantization(**arguments)
 
 
-def test_what_concerns_weights_alone_is_not_an_activations_own() -> None:
+def test_options_of_weights_do_not_match_activations() -> None:
     for key, value in {"weight_scale": "learned", "weight_observer": "mse", "per_channel": False}.items():
         with pytest.raises(ValueError, match="layers pattern 'act' matches nothing"):
             Quantization(layers={"act": {key: value}}).resolve(["conv"], ["act"])
@@ -133,7 +133,7 @@ def test_what_concerns_weights_alone_is_not_an_activations_own() -> None:
 @pytest.mark.parametrize(
     "rounding", [len, print, math.floor, lambda x: None, lambda x: x.sum(), lambda x: x.int()]
 )
-def test_a_rounding_that_is_none(rounding: object) -> None:
+def test_a_function_that_is_no_rounding(rounding: object) -> None:
     with pytest.raises(
         ValueError, match=r"rounding must return a tensor for a tensor, of its shape and dtype; .* returned "
     ):

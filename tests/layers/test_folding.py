@@ -17,7 +17,7 @@ IMAGES, ROWS, SERIES = (3, 4, 6, 6), (3, 4), (3, 4, 9)
 
 
 def randomised(model: nn.Module) -> nn.Module:
-    """In double precision, with statistics that mean something; one gamma 0, some negative."""
+    """In double precision, with random statistics; one gamma is 0, some are negative."""
     torch.manual_seed(0)
     for module in model.modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm):
@@ -65,7 +65,7 @@ def test_a_pair_is_one_layer(layer: nn.Module, norm: nn.Module, shape: tuple[int
 
 
 class Pair(nn.Module):
-    """A pair, and something else that happens to it."""
+    """A convolution and a BatchNorm, and one more thing that reads or changes them, by `case`."""
 
     def __init__(self, case: str) -> None:
         super().__init__()

@@ -122,7 +122,7 @@ def test_what_is_left_float_is_listed_with_the_reason() -> None:
     assert "runs in training only: auxiliary" in text
 
 
-def test_input_bits_of_two_readers_of_which_one_quantizes_anew() -> None:
+def test_input_bits_of_two_consumers_of_which_one_quantizes_its_own_input() -> None:
     class Fork(nn.Module):
         def __init__(self) -> None:
             super().__init__()
