@@ -1,16 +1,14 @@
 """Run a model once on an example, listen to its modules, and leave the model as it was."""
 
 import sys
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.lazy import LazyModuleMixin
 
-from qat.module_state import call_on, preserve_modes
+from qat.module_state import call_on, hook_forwards, preserve_modes
 from qat.torch_private import tensors_in
 
 UNSUPPORTED: tuple[tuple[type, str, str], ...] = (
@@ -123,26 +121,14 @@ def _uncompiled() -> AbstractContextManager[Any]:
     return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
 
 
-@contextmanager
-def _hooked(model: nn.Module, listener: Listener) -> Iterator[None]:
-    def enter(name: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _hooked(model: nn.Module, listener: Listener) -> AbstractContextManager[None]:
+    def before(name: str, module: nn.Module, inputs: list[Any]) -> None:
         listener.path.append(name)
-        listener.enter(name, module, [*args, *kwargs.values()])
+        listener.enter(name, module, inputs)
 
-    def leave(name: str, module: nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> Any:
-        replaced = listener.leave(name, module, [*args, *kwargs.values()], output)
+    def after(name: str, module: nn.Module, inputs: list[Any], output: Any) -> Any:
+        replaced = listener.leave(name, module, inputs, output)
         listener.path.pop()
         return replaced
 
-    hooks = []
-    for name, module in model.named_modules():
-        hooks += [
-            module.register_forward_pre_hook(partial(enter, name), with_kwargs=True),
-            # Before other hooks, so that the listener sees what they do to the output.
-            module.register_forward_hook(partial(leave, name), prepend=True, with_kwargs=True),
-        ]
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
+    return hook_forwards(model, before, after)

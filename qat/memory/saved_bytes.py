@@ -1,7 +1,6 @@
 """Count what autograd keeps for the backward."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 from weakref import ref
@@ -11,7 +10,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
 from qat.memory.packing import is_packing, packed_activations
-from qat.module_state import call_on, copy_buffers, preserve_modes
+from qat.module_state import call_on, copy_buffers, hook_forwards, preserve_modes
 from qat.torch_private import tree_flatten, tree_unflatten
 
 
@@ -66,9 +65,15 @@ def saved_bytes(model: nn.Module, batch: Tensor | tuple[Any, ...]) -> SavedBytes
         saved.append((running[-1], ref(tensor)))
         return tensor
 
+    def enter(name: str, *_: Any) -> None:
+        running.append(name)
+
+    def leave(*_: Any) -> None:
+        running.pop()
+
     with (
         preserve_modes(model),
-        _track_running(model, running),
+        hook_forwards(model, enter, leave),
         torch.random.fork_rng(_devices(model)),
         torch.enable_grad(),
         saved_tensors_hooks(pack, lambda saved: saved.tensor),
@@ -98,21 +103,3 @@ def _address(x: Tensor) -> int:
 
 def _devices(model: nn.Module) -> list[int]:
     return sorted({p.device.index for p in model.parameters() if p.device.type == "cuda"})
-
-
-@contextmanager
-def _track_running(model: nn.Module, running: list[str]) -> Iterator[None]:
-    """Push the name of each module onto the stack `running` while the module runs."""
-
-    def leave(*_: Any) -> None:
-        running.pop()
-
-    hooks = []
-    for name, module in model.named_modules():
-        hooks.append(module.register_forward_pre_hook(lambda *_, name=name: running.append(name)))
-        hooks.append(module.register_forward_hook(leave))
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()

@@ -7,6 +7,7 @@ import torch
 
 from qat.gradients import round_ste, round_zero
 from qat.layers import Quantization
+from qat.layers.config import Conversion
 
 BITS = ["weight_bits", "activation_bits", "first_last_bits", "input_bits"]
 
@@ -160,3 +161,20 @@ def test_a_pattern_that_comes_too_late_to_have_an_effect() -> None:
     ):
         Quantization(layers=layers).resolve(["conv", "fc"], [])
     assert len(Quantization(layers=dict(reversed(layers.items()))).resolve(["conv", "fc"], [])) == 2
+
+
+def test_the_deployable_preset_expands_into_options_of_quantizers_and_of_the_conversion() -> None:
+    assert Quantization().conversion == Conversion(None, False)
+    config = Quantization(deployable=True, weight_bits=2)
+    assert config.conversion == Conversion(idle_activation_bits=8, absorb_batchnorm=True)
+    assert config.expand_preset() == Quantization(2, power_of_two=True, weight_observer="mse")
+    chosen = Quantization(deployable=True, weight_observer="percentile")
+    assert chosen.expand_preset().weight_observer == "percentile"
+    learned = Quantization(deployable=True, weight_scale="learned")
+    assert learned.expand_preset() == Quantization(weight_scale="learned", power_of_two=True)
+
+
+def test_an_override_is_applied_before_the_preset_is_expanded() -> None:
+    config = Quantization(deployable=True, layers={"a": {"weight_scale": "learned"}})
+    (own,) = config.resolve(["a", "b"], []).values()
+    assert (own.weight_scale, own.weight_observer, own.power_of_two) == ("learned", "max", True)
