@@ -9,10 +9,15 @@ from qat.module_state import call_on, copy_buffers, hook_forwards, preserve_mode
 
 def test_each_part_gets_its_own_mode_back() -> None:
     model = nn.Sequential(nn.BatchNorm1d(2).eval(), nn.Dropout())
-    with pytest.raises(KeyError), preserve_modes(model):
-        model[0].train()
-        model[1].eval()
-        raise KeyError
+
+    def fail() -> None:
+        with preserve_modes(model):
+            model[0].train()
+            model[1].eval()
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
     assert [part.training for part in model.modules()] == [True, False, True]
 
 

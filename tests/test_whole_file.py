@@ -36,10 +36,15 @@ def test_an_error_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_a_draft_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
     (tmp_path / "a.npz").write_bytes(b"old")
-    with pytest.raises(KeyboardInterrupt), draft_of(tmp_path / "a.npz") as draft:
-        draft.write_bytes(b"half")
-        assert draft.suffix == ".npz"
-        raise KeyboardInterrupt
+
+    def write_half() -> None:
+        with draft_of(tmp_path / "a.npz") as draft:
+            draft.write_bytes(b"half")
+            assert draft.suffix == ".npz"
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_half()
     assert [path.name for path in tmp_path.iterdir()] == ["a.npz"]
     assert (tmp_path / "a.npz").read_bytes() == b"old"
 

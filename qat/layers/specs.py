@@ -36,67 +36,53 @@ def quant_specs(trace: ModelTrace, config: Quantization) -> tuple[list[QuantSpec
     """
     consumers = _consumers_by_activation(trace, config.conversion.idle_activation_bits is not None)
     overrides = config.resolve(list(trace.consumers), list(consumers))
-    activations = {
-        name: _activation_spec(name, readers, trace, config, overrides) for name, readers in consumers.items()
-    }
+    default = config.expand_preset()
+    activations: dict[str, QuantSpec] = {}
+    for name, names in consumers.items():
+        # An activation has its own configuration, else the one that all of its consumers agree in.
+        asked = [overrides.get(consumer, default) for consumer in names]
+        agreed = len({own.input_options for own in asked}) == 1
+        own = overrides.get(name, asked[0] if agreed else default)
+        properties = trace.activations[name].properties
+        bits = own.activation_bits if properties.upstream else own.input_bits
+        if not names and name not in overrides:
+            # The average of few codes needs more bits, and no layer reads these.
+            bits = max(bits, config.conversion.idle_activation_bits or 0)
+        activations[name] = QuantSpec(name, own, FLOAT, bits, not properties.unsigned)
     ends = _first_and_last(trace)
-    layers = [
-        _layer_spec(consumer, consumer.name in ends, trace, config, overrides, activations)
-        for consumer in trace.consumers.values()
-    ]
+    layers = []
+    for name, consumer in trace.consumers.items():
+        own = overrides.get(name, default)
+        source = _shared_source(consumer, trace, config, own, activations)
+        is_network_input = not any(properties.upstream for properties in consumer.properties)
+        input_bits = own.input_bits if is_network_input else own.activation_bits
+        weight_bits = own.first_last_bits if name in ends else own.weight_bits
+        signed = not all(properties.unsigned for properties in consumer.properties)
+        layers.append(QuantSpec(name, own, weight_bits, FLOAT if source else input_bits, signed, source))
     return list(activations.values()), layers
 
 
-def _activation_spec(
-    name: str,
-    consumers: list[str],
-    trace: ModelTrace,
-    config: Quantization,
-    overrides: dict[str, Quantization],
-) -> QuantSpec:
-    """An activation has its own configuration, else the one that all of its consumers agree in."""
-    default = config.expand_preset()
-    asked = [overrides.get(consumer, default) for consumer in consumers]
-    agreed = len({own.input_options for own in asked}) == 1
-    own = overrides.get(name, asked[0] if agreed else default)
-    properties = trace.activations[name].properties
-    bits = own.activation_bits if properties.upstream else own.input_bits
-    if not consumers and name not in overrides:
-        # The average of few codes needs more bits, and no layer reads these.
-        bits = max(bits, config.conversion.idle_activation_bits or 0)
-    return QuantSpec(name, own, FLOAT, bits, not properties.unsigned)
-
-
-def _layer_spec(
+def _shared_source(
     consumer: Consumer,
-    is_end: bool,
     trace: ModelTrace,
     config: Quantization,
-    overrides: dict[str, Quantization],
+    own: Quantization,
     activations: dict[str, QuantSpec],
-) -> QuantSpec:
-    name, source = consumer.name, _source(consumer, trace)
-    own = overrides.get(name, config.expand_preset())
-    if source is not None:
-        shared = activations[source].config
-        asked = config.overridden_input_options(name)
-        if any(getattr(shared, key) != asked[key] for key in asked):
-            if own.activation_bits == FLOAT:
-                raise ValueError(
-                    f"layers: {name} cannot have activation_bits 32, because it shares the output of "
-                    f"{source} with layers of {shared.activation_bits} bits; override that one"
-                )
-            source = None
-    is_network_input = not any(properties.upstream for properties in consumer.properties)
-    input_bits = own.input_bits if is_network_input else own.activation_bits
-    return QuantSpec(
-        name,
-        own,
-        own.first_last_bits if is_end else own.weight_bits,
-        FLOAT if source else input_bits,
-        not all(properties.unsigned for properties in consumer.properties),
-        source,
-    )
+) -> str | None:
+    """The activation module that quantizes the layer's input; None: the layer does so itself."""
+    source = _source(consumer, trace)
+    if source is None:
+        return None
+    shared = activations[source].config
+    asked = config.overridden_input_options(consumer.name)
+    if all(getattr(shared, key) == asked[key] for key in asked):
+        return source
+    if own.activation_bits == FLOAT:
+        raise ValueError(
+            f"layers: {consumer.name} cannot have activation_bits 32, because it shares the output of "
+            f"{source} with layers of {shared.activation_bits} bits; override that one"
+        )
+    return None
 
 
 def _consumers_by_activation(trace: ModelTrace, idle_too: bool) -> dict[str, list[str]]:
