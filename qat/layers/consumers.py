@@ -18,7 +18,7 @@ FOLDABLE: dict[type[nn.Module], int] = {
 }
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 CALLER = "the model's caller"
-KEEPER = "whoever keeps it after the forward"
+KEEPER = "an attribute or object that keeps it"
 
 
 @dataclass

@@ -152,11 +152,13 @@ KEPT = {
     "in_place": "the output of conv is also read by the model itself",
     "view": "the output of conv is also read by the model itself",
     "returned": "the output of conv is also read by the model's caller",
-    "stored": "the output of conv is also read by whoever keeps it after the forward",
-    "stored_alias": "the output of conv is also read by the model itself, whoever keeps it after the forward",
-    "stored_by_a_closure": "the output of conv is also read by whoever keeps it after the forward",
+    "stored": "the output of conv is also read by an attribute or object that keeps it",
+    "stored_alias": (
+        "the output of conv is also read by an attribute or object that keeps it, the model itself"
+    ),
+    "stored_by_a_closure": "the output of conv is also read by an attribute or object that keeps it",
     "alias": "the output of conv is also read by the model itself",
-    "object": "the output of conv is also read by whoever keeps it after the forward",
+    "object": "the output of conv is also read by an attribute or object that keeps it",
     "twice": "conv runs more than once",
     "norm_twice": "it ran 2 times on the example",
     "shared": "conv shares its weight or bias with other",
