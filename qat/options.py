@@ -1,4 +1,4 @@
-"""Options given as data, and what is wrong with one in one line: the option, the rule, the value, the remedy."""
+"""Options given as data, and one line for what is wrong: the option, the rule, the value, the remedy."""
 
 import re
 from collections.abc import Mapping

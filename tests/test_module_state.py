@@ -10,14 +10,14 @@ from qat.module_state import call_on, copy_buffers, hook_forwards, preserve_mode
 def test_each_part_gets_its_own_mode_back() -> None:
     model = nn.Sequential(nn.BatchNorm1d(2).eval(), nn.Dropout())
 
-    def fail() -> None:
+    def fail_half_way() -> None:
         with preserve_modes(model):
             model[0].train()
             model[1].eval()
             raise KeyError
 
     with pytest.raises(KeyError):
-        fail()
+        fail_half_way()
     assert [part.training for part in model.modules()] == [True, False, True]
 
 

@@ -37,14 +37,14 @@ def test_an_error_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_draft_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
     (tmp_path / "a.npz").write_bytes(b"old")
 
-    def write_half() -> None:
+    def fail_half_way() -> None:
         with draft_of(tmp_path / "a.npz") as draft:
             draft.write_bytes(b"half")
             assert draft.suffix == ".npz"
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write_half()
+        fail_half_way()
     assert [path.name for path in tmp_path.iterdir()] == ["a.npz"]
     assert (tmp_path / "a.npz").read_bytes() == b"old"
 

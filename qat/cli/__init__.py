@@ -30,6 +30,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     # Waiting threads sleep: spinning ones make a step ten times slower on a machine with other work to do.
     # OpenMP reads this when torch is imported, which the import below does.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    os.environ.setdefault(
+        "KINETO_LOG_LEVEL", "6"
+    )  # the profiler's own log lines, which would break up the tables
     if verb not in VERBS:
         from qat.names import unknown_name
 

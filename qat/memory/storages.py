@@ -15,7 +15,7 @@ from qat.gradients import ROUNDINGS
 from qat.memory.codec import BoolCodec, GridCodec
 from qat.quantizers import Quantizer
 from qat.quantizers.keep_grid import keeps_grid
-from qat.quantizers.layout import is_dense
+from qat.quantizers.kernels import is_dense
 from qat.torch_private import tensors_in, version_of, without_torch_function
 
 Hook = Callable[[Any], Any]
@@ -88,9 +88,9 @@ class Packing(TorchFunctionMode):
         if current() is not self or not torch.is_grad_enabled():
             return
         # torch never releases hooks that get keyword arguments, so this one does not see `relu=True`. In eval
-        # mode a scale that follows its tensor depends on it.
-        if _is_on_grid(module) and module.active and args and _fills_storage(output):
-            if module.scale.follows and not module.training:
+        # mode a dynamic scale depends on it.
+        if _is_on_grid(module) and module.enabled and args and _fills_storage(output):
+            if module.scale.is_dynamic and not module.training:
                 return
             with torch.no_grad(), without_torch_function():
                 scale = module.scale(args[0]).clone()  # the next batch changes the scale in place

@@ -8,8 +8,7 @@ from lightning import Trainer
 from torch import Tensor, nn
 
 from qat.progress import tracked
-from qat.quantizers import Quantizer, compile_kernels
-from qat.quantizers.compiled import leave
+from qat.quantizers import Quantizer, compile_kernels, use_eager_kernels
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +49,7 @@ def prepare_kernels(network: nn.Module, trainer: Trainer, device: torch.device, 
         device: of the network.
         elements: of one image.
     """
-    leave(device)
+    use_eager_kernels(network)
     if not any(isinstance(part, Quantizer) for part in network.modules()):
         return
     # Before the loaders are asked for: the trainer sets them up where it is asked for its steps.
@@ -58,6 +57,6 @@ def prepare_kernels(network: nn.Module, trainer: Trainer, device: torch.device, 
     loader = trainer.train_dataloader
     batch = getattr(loader, "batch_size", None) or 1
     if steps * batch * elements >= LONG or os.environ.get("QAT_COMPILE") == "1":
-        compile_kernels(device, lambda kernels: tracked(kernels, "compiling quantizers"))
+        compile_kernels(network, device, lambda kernels: tracked(kernels, "compiling quantizers"))
     else:
         log.info("quantizers run eagerly: a short run (QAT_COMPILE=1 compiles all the same)")

@@ -135,10 +135,10 @@ class Health(Callback):
         for name, module in network.named_modules():
             if isinstance(module, QuantLayer) and isinstance(module.weight_quantizer, Quantizer):
                 of_weights.add(module.weight_quantizer)
-                if module.weight_quantizer.active:
+                if module.weight_quantizer.enabled:
                     self._weights[name] = Weight(module.weight_quantizer, _weight_of(module))
         for name, module in network.named_modules():
-            if isinstance(module, Quantizer) and module.active and module not in of_weights:
+            if isinstance(module, Quantizer) and module.enabled and module not in of_weights:
                 self._activations[name.rpartition(".")[0] or name] = Activation(module)
 
     def _unhook(self) -> None:

@@ -74,12 +74,12 @@ def set_quantized(model: nn.Module, quantized: bool) -> None:
     """Switch all quantizers of a model on or off."""
     for module in model.modules():
         if isinstance(module, Quantizer):
-            module.active = quantized
+            module.enabled = quantized
 
 
 def is_quantized(model: nn.Module) -> bool:
     """Whether no quantizer of a model is switched off; a float model has none."""
-    return all(module.active for module in model.modules() if isinstance(module, Quantizer))
+    return all(module.enabled for module in model.modules() if isinstance(module, Quantizer))
 
 
 def _freeze_ranges(model: nn.Module, frozen: bool) -> None:

@@ -37,7 +37,7 @@ def load_start(model: nn.Module, path: str | Path) -> None:
     model.load_state_dict({**own, **loaded})
     for module in model.modules():
         if isinstance(module, QuantLayer) and isinstance(module.weight_quantizer, Quantizer):
-            module.weight_quantizer.scale.start(module.effective_weight.detach())
+            module.weight_quantizer.scale.initialize(module.effective_weight.detach())
     new = len(own) - len(network)
     _say(f"start: {new} quantizer entries are new, all {len(network)} others come from {path}")
 

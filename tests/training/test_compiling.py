@@ -9,7 +9,7 @@ from lightning import Trainer
 from torch.utils.data import DataLoader, TensorDataset
 
 from qat import Quantization
-from qat.quantizers import compiled
+from qat.quantizers import Quantizer
 from qat.training.classifier import Classifier
 from qat.training.compiling import LONG
 from qat.training.health import Health
@@ -75,7 +75,9 @@ def test_kernels_are_compiled_for_long_runs_of_quantized_networks(
     bits: int, images: int, environment: str | None, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[torch.device] = []
-    monkeypatch.setattr("qat.training.compiling.compile_kernels", lambda device, track: calls.append(device))
+    monkeypatch.setattr(
+        "qat.training.compiling.compile_kernels", lambda network, device, track: calls.append(device)
+    )
     if environment:
         monkeypatch.setenv("QAT_COMPILE", environment)
     classifier = Classifier(**SMALL, quantization=Quantization(bits, bits, bits, bits))
@@ -103,11 +105,13 @@ def test_kernels_are_compiled_for_long_runs_of_quantized_networks(
     with pytest.raises(EnoughError):
         trainer.fit(classifier, DataLoader(data, 4), DataLoader(data, 4))
     assert len(calls) == expected
-    assert not compiled._in_use  # whatever ran before
 
 
 def test_a_short_run_is_eager_whatever_ran_before() -> None:
-    compiled.use(torch.device("cpu"))
     torch.manual_seed(3)
-    trained(Classifier(**SMALL))
-    assert not compiled._in_use
+    classifier = Classifier(**SMALL)
+    quantizers = [module for module in classifier.modules() if isinstance(module, Quantizer)]
+    for quantizer in quantizers:
+        quantizer.compiled_on = "cpu"
+    trained(classifier)
+    assert {quantizer.compiled_on for quantizer in quantizers} == {None}

@@ -45,8 +45,7 @@ def test_clipped_are_the_values_whose_code_is_beyond_the_grid() -> None:
     pact.freeze()
     assert clipped(pact, torch.tensor([0.0, 2.0, 3.4, 3.6])) == 1 / 4
     range_ = AsymmetricScale(15)
-    range_.lowest.fill_(-5.0)
-    range_.highest.fill_(10.0)
+    range_.range.copy_(torch.tensor([-5.0, 10.0]))
     asymmetric = Quantizer(IntGrid(4, signed=False), range_)
     asymmetric.freeze()
     assert clipped(asymmetric, torch.tensor([-5.6, -5.4, 10.4, 10.6])) == 2 / 4

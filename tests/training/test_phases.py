@@ -142,13 +142,13 @@ def test_a_loaded_file_is_in_the_phase_it_was_written_in(
     trainer.save_checkpoint(tmp_path / "x.ckpt")
     again = Classifier.load_from_checkpoint(tmp_path / "x.ckpt", weights_only=True)
     quantizers = [module for module in again.modules() if isinstance(module, Quantizer)]
-    assert {q.active for q in quantizers} == {quantized}
+    assert {q.enabled for q in quantizers} == {quantized}
     assert {bool(q.scale.frozen) for q in quantizers} == {frozen}
     images = torch.rand(4, 1, 28, 28)
     assert torch.equal(again.eval()(images), model.eval()(images))
     untouched = {key: value.clone() for key, value in again.state_dict().items()}
     trainer.test(again, loader(), verbose=False)
-    assert {q.active for q in quantizers} == {quantized}
+    assert {q.enabled for q in quantizers} == {quantized}
     assert all(torch.equal(value, untouched[key]) for key, value in again.state_dict().items())
 
 

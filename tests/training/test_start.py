@@ -55,7 +55,7 @@ def test_all_but_the_quantizers_comes_from_the_file(
         if isinstance(module, QuantLayer):
             scale = module.weight_quantizer.scale
             stored = scale.value.clone()
-            scale.start(module.weight)
+            scale.initialize(module.weight)
             assert torch.equal(scale.value, stored)
     model.load_start()  # once is enough
     assert capsys.readouterr().out == ""
