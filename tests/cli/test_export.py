@@ -128,7 +128,10 @@ def test_sizes(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["RUN", "--format", "tflite"], "format: unknown name 'tflite'; choose from: onnx, npz, c"),
         (["RUN", "--opset", "20"], "opset must be one of 21, 22, 23, 24, 25; got 20"),
         (["RUN", "--out", "no/where.onnx"], "path must lie in a folder that exists, got no/where.onnx"),
-        (["RUN", "--ckpt_path", "other.ckpt"], "ckpt_path other.ckpt has other bits than this configuration"),
+        (
+            ["RUN", "--ckpt_path", "other.ckpt"],
+            "ckpt_path other.ckpt is of another quantization than this configuration",
+        ),
         (["other.ckpt"], "data must be named with --data"),
         (["RUN", "--opsett", "21"], "unknown option 'opsett'; nearest: opset"),
     ],
