@@ -119,7 +119,9 @@ def load_results(out: Path) -> Results:
 
     runs.sort(key=place)
     equal = listing.equal or [(run.setup, run.difference.to) for run in runs if run.difference]
-    pairs = {frozenset(pair): pair for pair in reversed(equal)}  # either run of a pair may hold the difference
+    pairs = {
+        frozenset(pair): pair for pair in reversed(equal)
+    }  # either run of a pair may hold the difference
     return Results(runs, sweep, listing.setups, list(pairs.values())[::-1], len(paths) - len(finished))
 
 
@@ -161,7 +163,9 @@ def _read(kind: Any, path: Path) -> Any:
     try:
         if kind is Result and _typed(dict[str, Any], content, "result").get("schema") != SCHEMA:
             version = content.get("versions", {}).get("qat", "an unknown version")
-            raise ValueError(f"schema must be {SCHEMA}, got {content.get('schema')!r}, written by qat {version}")
+            raise ValueError(
+                f"schema must be {SCHEMA}, got {content.get('schema')!r}, written by qat {version}"
+            )
         result = _typed(kind, content, "")
         if kind is Result and not result.epochs:
             raise ValueError("epochs must not be empty")

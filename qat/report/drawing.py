@@ -48,7 +48,10 @@ def new_figure(height: float) -> Iterator[Figure]:
 def add_legend(figure: Figure, styles: dict[str, SetupStyle], *others: Line2D) -> None:
     """Name the setups above the panels."""
     handles = [Line2D([], [], label=name, **style.line) for name, style in styles.items()]
-    figure.legend(handles=[*handles, *others], loc="outside upper left", ncols=4, handlelength=4)
+    handles += others
+    # Five in a row: matplotlib fills columns first.
+    rows = [handle for column in range(5) for handle in handles[column::5]]
+    figure.legend(handles=rows, loc="outside upper left", ncols=min(len(rows), 5), handlelength=4)
 
 
 def draw_line(
@@ -64,12 +67,17 @@ def draw_line(
 
 def close_up(ax: Axes, fractions: Iterable[float]) -> None:
     """Show the highest of the fractions and 5 percentage points below it."""
+    ax.set_title("The same, the best and 5 points below")
     best = 100 * max((value for value in fractions if math.isfinite(value)), default=1.0)
     ax.set_ylim(max(best - 5, -0.2), best + 0.4)
 
 
 def heat_map(
-    ax: Axes, values: list[list[float | None]], texts: list[list[str]], rows: list[str], columns: list[str]
+    ax: Axes,
+    values: Sequence[Sequence[float | None]],
+    texts: list[list[str]],
+    rows: list[str],
+    columns: list[str],
 ) -> None:
     """Draw a table of numbers as colours, the highest darkest, and write the texts into its cells.
 
@@ -88,10 +96,17 @@ def heat_map(
                 ax.add_patch(mpl.patches.Rectangle((x, y), 1, 1, facecolor=ZONE, alpha=0.3, edgecolor="none"))
             weight = "bold" if text in ("0", "NaN") else "normal"
             colour = PAPER if share > 0.55 else INK
-            ax.text(x + 0.5, y + 0.53, text, color=colour, weight=weight, fontsize=8, ha="center", va="center")
+            ax.text(
+                x + 0.5, y + 0.53, text, color=colour, weight=weight, fontsize=8, ha="center", va="center"
+            )
     ax.set_xlim(0, max(len(columns), 1))
     ax.set_ylim(max(len(rows), 1), 0)
-    ax.set_xticks([n + 0.5 for n in range(len(columns))], columns, fontsize=9)
+    turned = (
+        {"rotation": 40, "ha": "left", "rotation_mode": "anchor"}
+        if max(map(len, columns), default=0) > 5
+        else {}
+    )
+    ax.set_xticks([n + 0.5 for n in range(len(columns))], columns, fontsize=9, **turned)
     ax.set_yticks([n + 0.5 for n in range(len(rows))], rows, fontsize=9)
     ax.tick_params(length=0, labeltop=True, labelbottom=False)
     ax.spines[:].set_visible(False)

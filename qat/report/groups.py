@@ -14,6 +14,7 @@ from qat.report.spread import SeedSpread
 Point = dict[str, Any]  # the values of swept options by their keys in the YAML file
 USUAL_TARGET = 0.9
 _BITS = {"weight_bits", "activation_bits"}
+_FLOAT = 32  # bits
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,14 @@ class Group:
 
     @property
     def is_float(self) -> bool:
-        """Whether the settings of the model have no quantization."""
-        return not (self.runs[0].settings.get("model") or {}).get("quantization")
+        """Whether the model has no quantization, or 32 bits for weights and activations."""
+        widths = (self.runs[0].settings.get("model") or {}).get("quantization") or {}
+        return {widths.get(name, _FLOAT) for name in _BITS} == {_FLOAT}
+
+    @property
+    def seeds(self) -> list[int]:
+        """The seeds of the runs."""
+        return [run.seed for run in self.runs]
 
     @cached_property
     def accuracy(self) -> SeedSpread:
@@ -103,6 +110,10 @@ class Group:
         """The names of the recorded parameters, in the order of the network."""
         return list(dict.fromkeys(n for run in self.runs for n in (*run.gradient_norm, *run.displacement)))
 
+    def rank(self) -> float:
+        """The mean test accuracy, or a number below all of them where there is none."""
+        return self.accuracy.mean if self.accuracy.count else -1.0
+
     def epochs_to(self, target: float) -> list[int | None]:
         """For each seed the first epoch, counted from 1, with at least this validation accuracy."""
         return [
@@ -115,14 +126,10 @@ class Group:
         values = [[getattr(epoch, field) for epoch in run.epochs] for run in self.runs]
         return [SeedSpread.of(v for v in epoch if v is not None) for epoch in zip_longest(*values)]
 
-    def same_curves(self, other: "Group") -> bool:
-        """Whether both have the same seeds and equal numbers after each epoch, to the last bit."""
-
-        def numbers(one: Group) -> str:
-            # As text, because NaN is not equal to itself.
-            return repr([(run.seed, [replace(epoch, seconds=0.0) for epoch in run.epochs]) for run in one.runs])
-
-        return numbers(self) == numbers(other)
+    @cached_property
+    def numbers(self) -> str:
+        """The seeds and what each epoch measured but for its time, as text: NaN is not equal to itself."""
+        return repr([(run.seed, [replace(epoch, seconds=0.0) for epoch in run.epochs]) for run in self.runs])
 
     def gradient(self, parameter: str) -> list[SeedSpread]:
         """L2 norm of the gradient in the first and the last epoch; empty where no run recorded it."""
@@ -179,16 +186,28 @@ class Groups:
         best = max((value for value in every if math.isfinite(value)), default=0.0)
         return USUAL_TARGET if best >= USUAL_TARGET else math.floor(best * 20) / 20
 
-    def reference(self, one: Group) -> Group | None:
-        """The float network at the same point: the setup `float`, else one whose model has no quantization."""
-        names = [name for name in self.styles if name == "float"] or [g.setup for g in self.every if g.is_float]
-        found = [g for g in self.every if g.setup in names[:1] and g.point.items() <= one.point.items()]
-        return found[0] if found else None
+    @property
+    def level(self) -> Group | None:
+        """In a sweep over bits alone the float network, to which they do not matter; None without accuracy."""
+        if len(self.options) != 1 or not self.options[0].is_bits:
+            return None
+        return next(
+            (one for one in self.every if one.is_float and not one.point and one.accuracy.count), None
+        )
+
+    def beside_float(self, one: Group, name: str) -> float:
+        """`saved_bytes` or `seconds` of a group over those of the float network at its point, else NaN."""
+        for other in self.every:
+            if other.is_float and other.point.items() <= one.point.items():
+                return ratio(getattr(one, name), getattr(other, name))
+        return math.nan
 
     def at(self, point: Point) -> "Groups":
         """The groups at a point, with those that some of its options do not concern."""
         there = [
-            one for one in self.every if all(one.point.get(key, value) == value for key, value in point.items())
+            one
+            for one in self.every
+            if all(one.point.get(key, value) == value for key, value in point.items())
         ]
         options = [option for option in self.options if option.key not in point]
         return replace(self, every=there, options=options)
@@ -203,8 +222,8 @@ class Groups:
 
         def rank(point: Point) -> tuple[float, ...]:
             there = self.at(point).every
-            best = max((one.accuracy.mean for one in there if one.accuracy.count), default=0.0)
-            return -len(there), *(option.place(point[option.key]) for option in widths), -best
+            narrow = (option.place(point[option.key]) for option in widths)
+            return -len(there), *narrow, -max(map(Group.rank, there))
 
         point = min(full, key=rank, default={})
         return self.at(point), point

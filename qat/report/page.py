@@ -1,52 +1,31 @@
-"""The report: sections of tables and pictures, each with the sentence below it, written as two pages."""
+"""The report as Markdown with PNG files beside it, and as one HTML file that needs nothing else."""
 
 import base64
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jinja2
-from markupsafe import Markup, escape
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from markupsafe import escape
 
 from qat.experiment.results import load_results
-from qat.report import readings
-from qat.report.curves import curves
+from qat.report import curves, parameters, readings, sweep, tables
 from qat.report.drawing import Picture
 from qat.report.groups import Groups, group
 from qat.report.pairs import pairs
-from qat.report.parameters import parameters
-from qat.report.sweep import sweep
-from qat.report.tables import (
-    BAD,
-    Table,
-    costs_table,
-    health_reading,
-    health_table,
-    pairs_table,
-    parameters_table,
-    result_table,
-    settings_tables,
-)
+from qat.report.styles import SetupStyle
 from qat.whole_file import write_whole
 
-FIGURES = "report_figures"  # the folder of the PNG files, beside the pages
-
-
-@dataclass(frozen=True)
-class Section:
-    """A title, an introduction, pictures and tables in order, and what they say."""
-
-    title: str
-    content: list[Picture | Table]
-    readings: list[str]
-    introduction: str = ""
+_FIGURES = "report_figures"
+_FOLD = 24  # a table with more rows begins folded: it would push everything below out of sight
 
 
 def write_report(out: Path) -> Path:
     """Write `report.html`, `report.md` and `report_figures/*.png` into `out` from its results alone.
 
-    The HTML file needs no other file. Each file replaces the earlier one as a whole.
+    Each file replaces the earlier one as a whole.
 
     Args:
         out: the folder of a comparison, with a folder for each run.
@@ -59,51 +38,42 @@ def write_report(out: Path) -> Path:
         OSError: a file cannot be written.
     """
     groups = group(load_results(out))
-    content = {
-        "title": _title(groups),
-        "headline": readings.headline(groups),
-        "sections": sections(groups),
-        "styles": groups.styles,
-        "figures": FIGURES,
-        "bad": BAD,
-    }
-    pages = {name: _environment().get_template(name).render(content) for name in ("report.md", "report.html")}
-    (Path(out) / FIGURES).mkdir(exist_ok=True)
-    for picture in (item for section in content["sections"] for item in section.content):
-        if isinstance(picture, Picture):
-            write_whole(Path(out) / FIGURES / f"{picture.name}.png", picture.file("png"))
-    for name, page in pages.items():
-        write_whole(Path(out) / name, page.encode())
-    return Path(out) / "report.html"
+    pictures: dict[str, Picture] = {}
+
+    def shown(picture: Picture) -> str:
+        path = f"{_FIGURES}/{picture.name}.png"
+        pictures[path] = picture
+        return f"![{_escaped(picture.alt)}]({path})"
+
+    templates = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=jinja2.select_autoescape(["html"]),
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    templates.filters |= {"escaped": _escaped, "shown": shown}
+    text = templates.get_template("report.md").render(_content(groups))
+    body = _html(text, pictures, groups.styles)
+    page = templates.get_template("report.html").render(title=_title(groups), body=body)
+    (Path(out) / _FIGURES).mkdir(exist_ok=True)
+    for path, picture in pictures.items():
+        write_whole(Path(out) / path, picture.file("png"))
+    write_whole(Path(out) / "report.md", text.encode())
+    return write_whole(Path(out) / "report.html", page.encode())
 
 
-def sections(groups: Groups) -> list[Section]:
-    """All of the report below its headline; of several points of a sweep one is shown in detail."""
-    result = Section("Result and cost", [result_table(groups)], [readings.result_reading(groups)])
+def _content(groups: Groups) -> dict[str, Any]:
+    """What the template writes: the groups, those at the point that is shown in detail, and what reads them."""
     one, point = groups.detail()
+    rooms = {
+        "tables": tables,
+        "readings": readings,
+        "curves": curves,
+        "parameters": parameters,
+        "sweep": sweep,
+    }
     at = f" at {groups.point_text(point)}" if point else ""
-    training = Section(f"Training{at}", [curves(one)], [readings.curves_reading(one)])
-    found = [training, result]
-    if point:
-        over = "bits" if groups.axis.is_bits else f"`{groups.axis.name}`"
-        found = [
-            Section(f"Accuracy over {over}", [sweep(groups)], [readings.sweep_reading(groups)]),
-            result,
-            training,
-        ]
-    zeros = "A rounding whose gradient is zero stops all that flows back through it: nothing before it can learn."
-    learning = [parameters(one), parameters_table(one)]
-    found.append(Section(f"What learns{at}", learning, [readings.parameters_reading(one)], zeros))
-    if costs := costs_table(one):
-        found.append(Section(f"What the layers cost{at}", [costs], [readings.costs_reading(one)]))
-    if health := health_table(one):
-        found.append(Section(f"Health of the quantizers{at}", [health], [health_reading(health)]))
-    if equal := pairs(groups):
-        texts = [readings.pair_reading(pair) for pair in equal]
-        found.append(Section("Setups that must be equal", [pairs_table(equal)], texts))
-    text = readings.settings_reading(groups)
-    found.append(Section("Settings, seeds and versions", list(settings_tables(groups)), [text]))
-    return found
+    return {"title": _title(groups), "groups": groups, "one": one, "at": at, "pairs": pairs(groups), **rooms}
 
 
 def _title(groups: Groups) -> str:
@@ -112,31 +82,47 @@ def _title(groups: Groups) -> str:
     return "Comparison" + (": " + " on ".join(map(str, names)) if all(names) else "")
 
 
-def _environment() -> jinja2.Environment:
-    found = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=jinja2.select_autoescape(["html"]),
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    found.filters |= {"code": _code, "markdown": _markdown, "data_uri": _data_uri}
-    found.tests["picture"] = lambda item: isinstance(item, Picture)
-    return found
-
-
-def _code(text: str) -> Markup:
-    """Text with names in backticks as HTML; a long name may break after a dot or an underscore."""
-    marked = re.sub(r"`([^`]*)`", r"<code>\1</code>", str(escape(text)))
-    return Markup(re.sub(r"(?<=[a-z0-9])([._])(?=[a-z0-9])(?=[^<>]*</code>)", r"\1<wbr>", marked))
-
-
-def _markdown(text: str) -> str:
+def _escaped(text: str) -> str:
+    """Text in which nothing but a name in backticks has a meaning in Markdown."""
     # Inside backticks everything is literal but the bar, which ends a table's cell even there.
-    parts = re.split(r"(`[^`]*`)", text.replace("\n", " "))
-    plain = [part if n % 2 else re.sub(r"([\\*_<\[\]#])", r"\\\1", part) for n, part in enumerate(parts)]
+    parts = re.split(r"(`[^`]*`)", " ".join(text.split("\n")))
+    plain = [part if n % 2 else re.sub(r"([\\*_<\[\]#&`])", r"\\\1", part) for n, part in enumerate(parts)]
     return "".join(plain).replace("|", r"\|")
 
 
-def _data_uri(picture: Picture) -> str:
-    return "data:image/svg+xml;base64," + base64.b64encode(picture.file("svg")).decode()
+def _html(text: str, pictures: dict[str, Picture], styles: dict[str, SetupStyle]) -> str:
+    """The Markdown as HTML, with pictures as data, and with what the style sheet needs."""
+
+    def image(_: Any, tokens: list[Token], n: int, *__: Any) -> str:
+        picture = pictures[str(tokens[n].attrs["src"])]
+        data = base64.b64encode(picture.file("svg")).decode()
+        source = f"data:image/svg+xml;base64,{data}"
+        return f'<span class="scroll" tabindex="0"><img alt="{escape(picture.alt)}" src="{source}"></span>'
+
+    def code(_: Any, tokens: list[Token], n: int, *__: Any) -> str:
+        name = tokens[n].content
+        broken = re.sub(r"(?<=\w)([._])(?=\w)", r"\1<wbr>", str(escape(name)))
+        if name not in styles:
+            return f"<code>{broken}</code>"
+        return f'<code class="setup"><i style="background: {styles[name].colour}"></i>{broken}</code>'
+
+    def table(_: Any, tokens: list[Token], n: int, *__: Any) -> str:
+        length = next(m for m, token in enumerate(tokens[n:]) if token.type == "table_close")
+        rows = sum(token.type == "tr_open" for token in tokens[n : n + length]) - 1
+        kind = 'class="long"' if rows > _FOLD else "open"
+        return f'<details {kind}><summary>{rows} rows</summary><div class="scroll" tabindex="0"><table>'
+
+    parser = MarkdownIt("commonmark", {"html": False}).enable("table")
+    for name, rule in (("image", image), ("code_inline", code), ("table_open", table)):
+        parser.add_render_rule(name, rule)
+    parser.add_render_rule("table_close", lambda *_: "</table></div></details>\n")
+    tokens = parser.parse(text)
+    for n, token in enumerate(tokens):
+        if token.type == "td_open" and tokens[n - 1].type == "tr_open":
+            token.tag = tokens[n + 2].tag = "th"
+            token.attrSet("scope", "row")
+        elif token.type == "td_open" and token.attrs:  # aligned to the right: a number
+            kind = {"0": "zero", tables.BAD: "bad"}.get(tokens[n + 1].content[:2])
+            if kind:
+                token.attrSet("class", kind)
+    return str(parser.renderer.render(tokens, parser.options, {}))

@@ -6,6 +6,7 @@ from functools import cached_property
 
 from qat.experiment.results import Result
 from qat.report.groups import Group, Groups, ratio
+from qat.report.spread import short
 
 
 @dataclass(frozen=True)
@@ -42,9 +43,11 @@ class Pair:
         return bool(self.digests) or any(value is not None for value in self.differences.values())
 
     @property
-    def equal(self) -> bool:
-        """Whether nothing that was recorded differs, and something was recorded."""
-        return self.compared and all(self.digests) and not any(self.differences.values())
+    def differ(self) -> list[str]:
+        """In what the two differ, as parts of a sentence; empty where they are equal."""
+        found = [f"{name} ({short(value)})" for name, value in self.differences.items() if value]
+        unequal = self.digests.count(False)
+        return [*found, *([f"{unequal} of {len(self.digests)} digests"] if unequal else [])]
 
     def cost(self, name: str) -> float:
         """`saved_bytes` or `seconds` of the setup over those of the plain one, the mean over the points."""

@@ -25,7 +25,6 @@ def parameters(groups: Groups) -> Picture:
             few = len(setups) <= 5  # else the numbers do not fit into the cells; the table has them
             texts = [[_text(spread, few) for spread in line] for line in spreads]
             heat_map(ax, values, texts, names, setups)
-            ax.tick_params(axis="x", rotation=35 if few else 60)
     alt = (
         f"Heat maps of {len(names)} parameters for {joined(setups)}: gradient norm in the first and in the last "
         "epoch and distance moved; the table holds the values"

@@ -76,8 +76,9 @@ def joined(texts: Iterable[object]) -> str:
 
 
 def names(found: Iterable[str]) -> str:
-    """Names in a sentence, each marked as code."""
-    return joined(f"`{name}`" for name in found)
+    """Names in a sentence, each marked as code; of more than five the first three and a count."""
+    marked = [f"`{name}`" for name in found]
+    return joined(marked if len(marked) <= 5 else [*marked[:3], f"{len(marked) - 3} others"])
 
 
 def seeds_text(seeds: Iterable[int]) -> str:

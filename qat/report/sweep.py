@@ -37,7 +37,6 @@ def _lines(groups: Groups, axis: Option, facets: list[Point]) -> Figure:
             there = groups.at(facet)
             title = f"Test accuracy, %, {groups.point_text(facet)}" if facet else "Test accuracy, %"
             row[0].set_title(title)
-            row[1].set_title("The same, the best and 5 points below")
             for ax in row:
                 _scale(ax, axis)
                 for name, found in there.by_setup.items():
@@ -74,7 +73,7 @@ def _scale(ax: Axes, axis: Option) -> None:
     elif axis.is_logarithmic:
         ax.set_xscale("symlog", linthresh=min(abs(place) for place in places if place))
     texts = [axis.text(value) for value in axis.values]
-    ax.set_xticks(places, texts, rotation=35 if len("".join(texts)) > 36 else 0)
+    ax.set_xticks(places, texts, rotation=35 if len("".join(texts)) > 24 else 0)
     ax.xaxis.set_minor_locator(NullLocator())
     ax.set_xlabel("bits of weights and activations" if axis.name == "bits" else axis.name)
     if axis.is_bits:
@@ -94,7 +93,10 @@ def _heat_map(groups: Groups, axis: Option, facets: list[Point]) -> Figure:
         heat_map(
             ax,
             [[spread.mean if spread else None for spread in line] for line in spreads],
-            [[f"{100 * s.mean:.1f}" if s and s.count else "NaN" if s else "" for s in line] for line in spreads],
+            [
+                [f"{100 * s.mean:.1f}" if s and s.count else "NaN" if s else "" for s in line]
+                for line in spreads
+            ],
             rows,
             [axis.text(value) for value in axis.values],
         )

@@ -33,7 +33,13 @@ LONG = (
     "fc.weight",
     "fc.bias",
 )
-_QUANTIZATION = {"weight_bits": 4, "activation_bits": 4, "first_last_bits": 8, "rounding": "ste", "layers": {}}
+_QUANTIZATION = {
+    "weight_bits": 4,
+    "activation_bits": 4,
+    "first_last_bits": 8,
+    "rounding": "ste",
+    "layers": {},
+}
 # Setup: final accuracy, seconds per epoch, saved bytes.
 _TRUTH: dict[str, tuple[float, float, int]] = {
     "zero": (0.113, 3.4, 9_812_000),
