@@ -61,17 +61,11 @@ def result_reading(groups: Groups) -> str:
         text = f"{100 * groups.target:.0f} % validation accuracy{why if groups.target < USUAL_TARGET else ''}"
         text += f" was first reached by {names(first)} in epoch {reached[first[0]]}"
         parts = [text + (f", and never by {names(never)}" if never else "")]
-    for verb, noun, field in (("took", "seconds", "seconds"), ("kept", "bytes", "saved_bytes")):
-        shares = {
-            _label(groups, one): groups.beside_float(one, field) for one in groups.every if not one.is_float
-        }
-        known = {label: share for label, share in shares.items() if math.isfinite(share)}
-        ends = (
-            dict.fromkeys((min(known, key=known.__getitem__), max(known, key=known.__getitem__)))
-            if known
-            else {}
-        )
-        parts += [f"{label} {verb} {known[label]:.2f} times the {noun} of float" for label in ends]
+    for noun, field in (("seconds", "seconds"), ("bytes", "saved_bytes")):
+        shares = [(groups.beside_float(one, field), one.setup) for one in groups.every if not one.is_float]
+        known = sorted((share for share in shares if math.isfinite(share[0])), key=lambda share: share[0])
+        ends = dict.fromkeys(f"{share:.2f} (`{setup}`)" for share, setup in known[:1] + known[-1:])
+        parts += [f"the {noun} were {' to '.join(ends)} times those of float"] if ends else []
     if all(len(one.runs) == 1 for one in groups.every):
         parts.append("with one seed each, how much chance moves these numbers is unknown")
     return sentence(parts)
@@ -104,7 +98,7 @@ def sweep_reading(groups: Groups) -> str:
     )
     parts = [f"{names(setups)} {text}" for text, setups in texts.items()]
     parts += [f"{names(setups)} ended at the same accuracies" for setups in ties if len(setups) > 1]
-    return sentence([*parts, *_diverged(groups)])
+    return sentence([*(parts or [f"each setup was run at {most} points"]), *_diverged(groups)])
 
 
 def parameters_reading(groups: Groups) -> str:

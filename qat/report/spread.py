@@ -49,7 +49,7 @@ class SeedSpread:
         text = f"{100 * self.mean:.1f}"
         if self.count > 1:
             text += f"{_JOINED}±{_JOINED}{100 * max(self.high - self.mean, self.mean - self.low):.1f}"
-        return f"{text}{_JOINED}%" + (f" ({self.lost} NaN)" if self.lost else "")
+        return f"{text}{_JOINED}%" + (f", {self.lost} NaN" if self.lost else "")
 
 
 def points(difference: float) -> str:

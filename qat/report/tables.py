@@ -57,9 +57,9 @@ def comparison_table(results: Results) -> Table:
     """The table of the results for a terminal; where 80 columns may be too few, titles take several lines."""
     rows = [[cell.strip("`") for cell in row] for row in result_table(group(results))]
     is_wide = sum(max(map(len, column)) + 2 for column in zip(*rows, strict=True)) > _TERMINAL
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, pad_edge=False)
     for n, title in enumerate(rows[0]):
-        broken = title.replace(" / ", "/").replace("_", "_\n").replace(" ", "\n", 1) if is_wide else title
+        broken = title.replace(" / ", "/\n").replace("_", "_\n").replace(" ", "\n", 1) if is_wide else title
         table.add_column(Text(broken), justify="right" if n else "left", no_wrap=True)
     for above, row in zip(rows, rows[1:], strict=False):
         if above[0] not in ("setup", row[0]) and rows[0][1] != "test accuracy":

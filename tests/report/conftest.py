@@ -221,3 +221,23 @@ def changed(results: list[Content]) -> Callable[..., list[Content]]:
         return found
 
     return change
+
+
+@pytest.fixture(scope="session")
+def layer_costs() -> Callable[[int], Content]:
+    """A summary of one layer whose weights have so many bits."""
+
+    def make(bits: int) -> Content:
+        row = {"name": "fc", "kind": "QuantLinear", "rounding": "ste", "scale": "observed/learned"}
+        row |= {"weight_bits": bits, "input_bits": 32, "macs": 1000}
+        size = {"weight_bytes": 125 * bits, "float_bytes": 4000}
+        return {"rows": [row | size], "left_float": {"fc": "its input has 32 bits"}, "not_run": [], **size}
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def layer_health() -> Callable[[], Content]:
+    """The health of a layer, as high as goes without a mark."""
+    shares = {"clipped": [0.5, 0.1], "unchanged": [0.9999], "oscillating": [0.2]}
+    return lambda: shares | {"weight_scale": [0.0, 0.5], "activation_scale": [0.25]}
