@@ -162,7 +162,7 @@ def _read(kind: Any, path: Path) -> Any:
         ) from error
     try:
         if kind is Result and _typed(dict[str, Any], content, "result").get("schema") != SCHEMA:
-            version = content.get("versions", {}).get("qat", "an unknown version")
+            version = content.get("versions", {}).get("qat", "of an unknown version")
             raise ValueError(
                 f"schema must be {SCHEMA}, got {content.get('schema')!r}, written by qat {version}"
             )

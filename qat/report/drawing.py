@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 
-from qat.report.styles import INK, PAPER, STYLE, ZONE, SetupStyle
 from qat.report.spread import SeedSpread
+from qat.report.styles import INK, PAPER, STYLE, ZONE, SetupStyle
 
 MANY = 8  # setups: with more, lines in one panel cannot be told apart
 _WIDTH = 760  # points
@@ -55,13 +55,22 @@ def add_legend(figure: Figure, styles: dict[str, SetupStyle], *others: Line2D) -
 
 
 def draw_line(
-    ax: Axes, style: SetupStyle, places: Sequence[float], spreads: Sequence[SeedSpread], factor: float = 1.0
+    ax: Axes,
+    style: SetupStyle,
+    places: Sequence[float],
+    spreads: Sequence[SeedSpread],
+    factor: float = 1.0,
+    connected: bool = True,
 ) -> None:
-    """The means times `factor` as a line over `places`, and a band from the lowest to the highest."""
+    """The means times `factor` over `places`, and from the lowest to the highest a band, or bars."""
     low, mean, high = ([factor * getattr(s, name) for s in spreads] for name in ("low", "mean", "high"))
-    ax.fill_between(places, low, high, color=style.colour, alpha=0.18, linewidth=0)
+    if connected:
+        ax.fill_between(places, low, high, color=style.colour, alpha=0.18, linewidth=0)
+    else:
+        ax.vlines(places, low, high, color=style.colour)
     # A marker at each of many epochs would hide the dashes.
-    ax.plot(places, mean, **style.line, markevery=max(len(places) // 10, 1))
+    line = style.line | {"markevery": max(len(places) // 10, 1)}
+    ax.plot(places, mean, **line | ({} if connected else {"linestyle": "none"}))
     ax.grid(visible=True, axis="y")
 
 

@@ -8,8 +8,8 @@ from statistics import median
 from typing import Any
 
 from qat.experiment.results import Result, Results
-from qat.report.styles import SetupStyle, styles
 from qat.report.spread import SeedSpread
+from qat.report.styles import SetupStyle, styles
 
 Point = dict[str, Any]  # the values of swept options by their keys in the YAML file
 USUAL_TARGET = 0.9

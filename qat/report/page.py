@@ -52,7 +52,7 @@ def write_report(out: Path) -> Path:
         lstrip_blocks=True,
     )
     templates.filters |= {"escaped": _escaped, "shown": shown}
-    text = templates.get_template("report.md").render(_content(groups))
+    text = re.sub("\n{3,}", "\n\n", templates.get_template("report.md").render(_content(groups)))
     body = _html(text, pictures, groups.styles)
     page = templates.get_template("report.html").render(title=_title(groups), body=body)
     (Path(out) / _FIGURES).mkdir(exist_ok=True)

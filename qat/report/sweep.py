@@ -9,8 +9,8 @@ from matplotlib.ticker import NullLocator
 
 from qat.report.drawing import MANY, Picture, add_legend, close_up, draw_line, heat_map, new_figure
 from qat.report.groups import Group, Groups, Option, Point
-from qat.report.styles import MUTED, SetupStyle
 from qat.report.spread import SeedSpread, joined
+from qat.report.styles import MUTED, SetupStyle
 
 
 def sweep(groups: Groups) -> Picture:
@@ -59,7 +59,8 @@ def _draw(ax: Axes, style: SetupStyle, found: list[Group], axis: Option) -> None
         next((group.accuracy for group in found if group.point[axis.key] == value), SeedSpread.of([]))
         for value in axis.values  # a value without a run breaks the line
     ]
-    draw_line(ax, style, [axis.place(value) for value in axis.values], spreads, 100)
+    places = [axis.place(value) for value in axis.values]
+    draw_line(ax, style, places, spreads, 100, connected=axis.is_numeric)
     for group in found:
         if group.diverged:
             height = 100 * group.accuracy.mean if group.accuracy.count else 0.0

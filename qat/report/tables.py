@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from qat.experiment.results import Results
-from qat.report.groups import Group, Groups, group, ratio
+from qat.report.groups import Group, Groups, group
 from qat.report.pairs import Pair
 from qat.report.settings import ABSENT, same_and_different
 from qat.report.spread import SeedSpread, short

@@ -241,3 +241,9 @@ def layer_health() -> Callable[[], Content]:
     """The health of a layer, as high as goes without a mark."""
     shares = {"clipped": [0.5, 0.1], "unchanged": [0.9999], "oscillating": [0.2]}
     return lambda: shares | {"weight_scale": [0.0, 0.5], "activation_scale": [0.25]}
+
+
+@pytest.fixture(scope="session")
+def long_names() -> tuple[str, ...]:
+    """The parameters of a long network."""
+    return LONG

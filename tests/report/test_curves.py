@@ -11,7 +11,8 @@ def test_lines_are_the_means(results, grouped):
     axes = curves(grouped(results)).figure.axes
     line = axes[0].lines[1]
     means = [
-        100 * math.fsum(run["epochs"][epoch]["val_accuracy"] for run in results[3:6]) / 3 for epoch in range(8)
+        100 * math.fsum(run["epochs"][epoch]["val_accuracy"] for run in results[3:6]) / 3
+        for epoch in range(8)
     ]
     assert len(axes) == 4
     assert list(line.get_xdata()) == [1, 2, 3, 4, 5, 6, 7, 8]

@@ -72,7 +72,9 @@ def test_a_difference_at_one_point_is_enough(bits_results, grouped, bits):
 def test_what_was_not_recorded_is_not_called_equal(results, grouped):
     for run in results:
         run.pop("difference", None)
-    assert pair_reading(pairs(grouped(results))[0]).startswith("`checkpointed` and `ste` end in the same state")
+    assert pair_reading(pairs(grouped(results))[0]).startswith(
+        "`checkpointed` and `ste` end in the same state"
+    )
     for run in results:
         run["digests"] = {}
     (pair,) = pairs(grouped(results))

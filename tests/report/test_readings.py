@@ -78,9 +78,7 @@ def test_headline_of_nothing_but_nan(result_of, say):
 
 def test_headline_warns_of_an_unequal_pair(results, say):
     results[-1]["difference"]["buffers"] = 1e-30
-    assert say("headline", results).endswith(
-        "WARNING: `checkpointed` and `ste` differ, which they must not."
-    )
+    assert say("headline", results).endswith("WARNING: `checkpointed` and `ste` differ, which they must not.")
 
 
 def test_headline_counts_the_runs_that_are_missing(tmp_path, results, write_results):
@@ -128,7 +126,9 @@ def test_result_reading(results, results_of, say):
         "were 0.14 (`checkpointed`) to 0.46 (`ste`) times those of float."
     )
     assert "float" not in say("result_reading", without(results, "float"))
-    assert say("result_reading", results_of(seeds=1)).endswith("how much chance moves these numbers is unknown.")
+    assert say("result_reading", results_of(seeds=1)).endswith(
+        "how much chance moves these numbers is unknown."
+    )
 
 
 def test_result_reading_of_a_lower_target(results_of, say):

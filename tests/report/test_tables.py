@@ -7,6 +7,7 @@ import pytest
 from rich.console import Console
 
 from qat.experiment.results import load_results
+from qat.report.pairs import pairs
 from qat.report.tables import (
     comparison_table,
     costing,
@@ -19,7 +20,6 @@ from qat.report.tables import (
     result_table,
     shared_settings,
 )
-from qat.report.pairs import pairs
 
 BITS = "model.quantization.weight_bits, model.quantization.activation_bits"
 RATE = "model.learning_rate"
@@ -81,7 +81,9 @@ def test_a_name_is_not_markup(result_of, printed):
 
 
 def test_values_stay_whole_in_a_narrow_terminal(results_of, grouped, printed):
-    results = results_of(("zero", "packed_checkpointed", "float"), seeds=2, sweep={BITS: [8, 2], RATE: [0.001, 0.01]})
+    results = results_of(
+        ("zero", "packed_checkpointed", "float"), seeds=2, sweep={BITS: [8, 2], RATE: [0.001, 0.01]}
+    )
     lines = printed(results)
     assert max(map(len, lines)) <= 80
     for row in result_table(grouped(results))[1:]:
