@@ -7,7 +7,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
-import yaml
+import yaml  # type: ignore[import-untyped] # its stubs are a package apart
 
 from qat.layers import Summary
 from qat.training.result import Epoch
@@ -186,7 +186,7 @@ def _typed(kind: Any, value: Any, name: str) -> Any:
         if not _is_number(number):
             raise ValueError(f"{name} must be a number, got {value!r}")
         return float(number)
-    plain = dict if is_dataclass(kind) else list if origin is tuple else origin or kind
+    plain: Any = dict if is_dataclass(kind) else list if origin is tuple else origin or kind
     if not isinstance(value, plain) or (kind is int and isinstance(value, bool)):
         raise ValueError(f"{name or 'content'} must be of type {plain.__name__}, got {value!r}")
     if is_dataclass(kind):

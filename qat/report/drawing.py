@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
 
 from qat.report.spread import SeedSpread
 from qat.report.styles import INK, PAPER, STYLE, ZONE, SetupStyle
@@ -100,22 +101,19 @@ def heat_map(
             share = 0.0
             if value is not None and math.isfinite(value):
                 share = 0.1 + 0.8 * (value - low) / (high - low or 1.0)
-                ax.add_patch(mpl.patches.Rectangle((x, y), 1, 1, facecolor=colours(share), edgecolor="none"))
-            elif text == "0":
-                ax.add_patch(mpl.patches.Rectangle((x, y), 1, 1, facecolor=ZONE, alpha=0.3, edgecolor="none"))
+            ground = {"facecolor": colours(share)} if share else {"facecolor": ZONE, "alpha": 0.3}
+            if share or text == "0":
+                ax.add_patch(Rectangle((x, y), 1, 1, edgecolor="none", **ground))
             weight = "bold" if text in ("0", "NaN") else "normal"
             colour = PAPER if share > 0.55 else INK
-            ax.text(
-                x + 0.5, y + 0.53, text, color=colour, weight=weight, fontsize=8, ha="center", va="center"
-            )
+            cell = ax.text(x + 0.5, y + 0.53, text, ha="center", va="center", fontsize=8)
+            cell.set(color=colour, weight=weight)
     ax.set_xlim(0, max(len(columns), 1))
     ax.set_ylim(max(len(rows), 1), 0)
-    turned = (
-        {"rotation": 40, "ha": "left", "rotation_mode": "anchor"}
-        if max(map(len, columns), default=0) > 5
-        else {}
-    )
-    ax.set_xticks([n + 0.5 for n in range(len(columns))], columns, fontsize=9, **turned)
+    ax.set_xticks([n + 0.5 for n in range(len(columns))], columns, fontsize=9)
+    if max(map(len, columns), default=0) > 5:
+        for label in ax.get_xticklabels():
+            label.set(rotation=55, horizontalalignment="left", rotation_mode="anchor")
     ax.set_yticks([n + 0.5 for n in range(len(rows))], rows, fontsize=9)
     ax.tick_params(length=0, labeltop=True, labelbottom=False)
     ax.spines[:].set_visible(False)

@@ -188,7 +188,7 @@ class Groups:
 
     @property
     def level(self) -> Group | None:
-        """In a sweep over bits alone the float network, to which they do not matter; None without accuracy."""
+        """In a sweep over bits alone the float network, which has none; None where it has no accuracy."""
         if len(self.options) != 1 or not self.options[0].is_bits:
             return None
         return next(

@@ -63,7 +63,7 @@ def write_report(out: Path) -> Path:
 
 
 def _content(groups: Groups) -> dict[str, Any]:
-    """What the template writes: the groups, those at the point that is shown in detail, and what reads them."""
+    """What the template writes: the groups, those that are shown in detail, and what reads them."""
     one, point = groups.detail()
     rooms = {
         "tables": tables,

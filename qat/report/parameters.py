@@ -26,8 +26,8 @@ def parameters(groups: Groups) -> Picture:
             texts = [[_text(spread, few) for spread in line] for line in spreads]
             heat_map(ax, values, texts, names, setups)
     alt = (
-        f"Heat maps of {len(names)} parameters for {joined(setups)}: gradient norm in the first and in the last "
-        "epoch and distance moved; the table holds the values"
+        f"Heat maps of {len(names)} parameters for {joined(setups)}: gradient norm in the first and in "
+        "the last epoch and distance moved; the table holds the values"
     )
     return Picture("layers", alt, figure)
 

@@ -75,30 +75,24 @@ def sweep_reading(groups: Groups) -> str:
     """How close each setup stayed to float, which tied, where the best is at an end, and what is missing."""
     swept = {name: found for name, found in groups.by_setup.items() if any(one.point for one in found)}
     axis, level = groups.axis, groups.level
-    most = max(len(found) for found in swept.values())
-    seeds = max(len(one.runs) for found in swept.values() for one in found)
-    texts: dict[str, list[str]] = {}
+    runs = {name: sum(len(one.runs) for one in found) for name, found in swept.items()}
+    near, ends, few, results = {}, {}, {}, {}
     for name, found in swept.items():
         below = [axis.text(one.point[axis.key]) for one in found if level and _is_below(one, level)]
-        if level:
+        if below:
             where = "each value" if len(below) == len(found) > 1 else f"{axis.name} {joined(below)}"
-            fell = f"fell more than {HELD} points below float at {where}"
-            texts.setdefault(fell if below else f"stayed within {HELD} points of float", []).append(name)
+            near[name] = f"fell more than {HELD} points below float at {where}"
+        elif level:
+            near[name] = f"stayed within {HELD} points of float"
         best = max(found, key=Group.rank).point.get(axis.key)
         if axis.is_numeric and not axis.is_bits and best in (axis.values[0], axis.values[-1]):
-            text = f"did best at the end of the values, {axis.name} {axis.text(best)}"
-            texts.setdefault(text, []).append(name)
-        if len(found) < most:
-            texts.setdefault(f"has {len(found)} of {most} points", []).append(name)
-        few = [groups.point_text(one.point) for one in found if len(one.runs) < seeds]
-        if few:
-            texts.setdefault(f"lacks seeds at {joined(few)}", []).append(name)
-    ties = _together(
-        {name: repr([(one.point, one.accuracy) for one in found]) for name, found in swept.items()}
-    )
-    parts = [f"{names(setups)} {text}" for text, setups in texts.items()]
-    parts += [f"{names(setups)} ended at the same accuracies" for setups in ties if len(setups) > 1]
-    return sentence([*(parts or [f"each setup was run at {most} points"]), *_diverged(groups)])
+            ends[name] = f"did best at the end of the values, {axis.name} {axis.text(best)}"
+        if runs[name] < max(runs.values()):
+            few[name] = f"has {runs[name]} of {max(runs.values())} runs"
+        results[name] = repr([(one.point, one.accuracy) for one in found])
+    ties = [f"{names(tied)} ended at the same accuracies" for tied in _together(results) if len(tied) > 1]
+    parts = [*_said(near), *_said(ends), *_said(few), *ties]
+    return sentence([*(parts or [f"each setup has {max(runs.values())} runs"]), *_diverged(groups)])
 
 
 def parameters_reading(groups: Groups) -> str:
@@ -133,11 +127,12 @@ def costs_reading(groups: Groups) -> str:
     for one in groups.every:
         found = one.runs[0].summary
         if found and not one.is_float:
-            size = f"{100 * ratio(found.weight_bytes, found.float_bytes):.1f}\u00a0% of float's weight bytes"
-            work = f"{100 * ratio(found.bit_operations, found.float_bit_operations):.1f}\u00a0% of its bit operations"
+            size = 100 * ratio(found.weight_bytes, found.float_bytes)
+            work = 100 * ratio(found.bit_operations, found.float_bit_operations)
             left = f", and left {names(found.left_float)} in float" if found.left_float else ""
-            texts[one.setup] = f"took {size} and {work}{left}"
-    return sentence(f"{names(setups)} {texts[setups[0]]}" for setups in _together(texts))
+            costs = f"{size:.1f}\u00a0% of float's weight bytes and {work:.1f}\u00a0% of its bit operations"
+            texts[one.setup] = f"took {costs}{left}"
+    return sentence(_said(texts))
 
 
 def health_reading(table: Rows) -> str:
@@ -248,6 +243,11 @@ def _together(texts: dict[str, str]) -> list[list[str]]:
     return list(found.values())
 
 
+def _said(texts: dict[str, str]) -> list[str]:
+    """Each text once, with the setups that it is true for."""
+    return [f"{names(setups)} {texts[setups[0]]}" for setups in _together(texts)]
+
+
 def _diverged(groups: Groups) -> list[str]:
     """Which setups have runs with a loss that was not finite, and how many."""
     texts = {}
@@ -255,7 +255,7 @@ def _diverged(groups: Groups) -> list[str]:
         lost, runs = sum(len(one.diverged) for one in found), sum(len(one.runs) for one in found)
         if lost:
             texts[name] = f"diverged in {lost} of {runs} runs" if runs > 1 else "diverged"
-    return [f"{names(setups)} {texts[setups[0]]}" for setups in _together(texts)]
+    return _said(texts)
 
 
 def _label(groups: Groups, one: Group) -> str:

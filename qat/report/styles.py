@@ -6,8 +6,8 @@ from typing import Any
 
 INK, MUTED, PAPER, ZONE = "#1d2228", "#59626d", "#fefefe", "#b8892f"
 
-# After Okabe and Ito (2008) and Tol's bright scheme: the common colour-vision deficiencies keep them apart. On
-# a dark page the style sheet inverts them, which keeps their hue and their contrast.
+# After Okabe and Ito (2008) and Tol's bright scheme: the common colour-vision deficiencies keep them apart.
+# On a dark page the style sheet inverts them, which keeps their hue and their contrast.
 PALETTE = (
     *("#aa3377", "#0072b2", "#666c74", "#c67d00", "#00805c"),
     *("#c94a00", "#2f8fc4", "#7a5230", "#6f7a00", "#b3202c"),
@@ -57,7 +57,7 @@ class SetupStyle:
 def styles(setups: Iterable[str], plain: Iterable[str]) -> dict[str, SetupStyle]:
     """The style of each setup, by their order.
 
-    The `plain` setups, which others must equal, get a wide solid line: the dashes of another over it show both.
+    The `plain` setups, which others must equal, get a wide solid line: dashes on it show both.
     """
     wide = set(plain)
     return {

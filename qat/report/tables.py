@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from itertools import pairwise
 
 from rich import box
 from rich.table import Table
@@ -61,7 +62,7 @@ def comparison_table(results: Results) -> Table:
     for n, title in enumerate(rows[0]):
         broken = title.replace(" / ", "/\n").replace("_", "_\n").replace(" ", "\n", 1) if is_wide else title
         table.add_column(Text(broken), justify="right" if n else "left", no_wrap=True)
-    for above, row in zip(rows, rows[1:], strict=False):
+    for above, row in pairwise(rows):
         if above[0] not in ("setup", row[0]) and rows[0][1] != "test accuracy":
             table.add_section()
         table.add_row(*map(Text, row))
@@ -130,7 +131,7 @@ def pairs_table(pairs: list[Pair]) -> Rows:
 
 
 def own_settings(groups: Groups) -> Rows:
-    """A column for each setup: its meaning, its seeds, and the settings and versions that not all runs share."""
+    """A column for each setup: its meaning, its seeds, and what not all runs share."""
     rows = [["", *(f"`{name}`" for name in groups.by_setup)]]
     if any(groups.results.meanings.values()):
         rows.append(["meaning", *(groups.results.meanings.get(name, "") for name in groups.by_setup)])

@@ -37,7 +37,7 @@ def test_equal_lines_look_different(results, grouped):
 def test_many_setups_are_heat_maps(results_of, grouped):
     picture = curves(grouped(results_of([f"setup{n}" for n in range(9)], seeds=1)))
     assert [len(ax.patches) for ax in picture.figure.axes] == [9 * 8] * 3
-    assert [label.get_text() for label in picture.figure.axes[0].get_yticklabels()][0] == "setup0"
+    assert picture.figure.axes[0].get_yticklabels()[0].get_text() == "setup0"
     assert len(picture.figure.axes[0].texts) == 9 * 8
     assert "setup0, setup1" in picture.alt
 

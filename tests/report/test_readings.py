@@ -121,9 +121,9 @@ def test_curves_reading_without_a_finite_accuracy(result_of, say):
 
 def test_result_reading(results, results_of, say):
     assert say("result_reading", results) == (
-        "90 % validation accuracy was first reached by `ste`, `float` and `checkpointed` in epoch 3, and never "
-        "by `zero`; the seconds were 1.13 (`zero`) to 1.47 (`checkpointed`) times those of float; the bytes "
-        "were 0.14 (`checkpointed`) to 0.46 (`ste`) times those of float."
+        "90 % validation accuracy was first reached by `ste`, `float` and `checkpointed` in epoch 3, and "
+        "never by `zero`; the seconds were 1.13 (`zero`) to 1.47 (`checkpointed`) times those of float; the "
+        "bytes were 0.14 (`checkpointed`) to 0.46 (`ste`) times those of float."
     )
     assert "float" not in say("result_reading", without(results, "float"))
     assert say("result_reading", results_of(seeds=1)).endswith(
@@ -170,15 +170,15 @@ def test_ties_and_points_that_are_missing(cells, say):
     results = cells({"ste": same, "ewgs": same, "zero": {8: 0.1, 4: 0.1}, "soft": {8: 0.97}})
     assert say("headline", results).startswith("`ste`, `ewgs` and `soft` held up longest")
     assert say("sweep_reading", results) == (
-        "`ste` and `ewgs` fell more than 2 points below float at bits 4; `zero` fell more than 2 points below "
-        "float at each value; `soft` stayed within 2 points of float; `soft` has 1 of 2 points; `ste` and "
-        "`ewgs` ended at the same accuracies."
+        "`ste` and `ewgs` fell more than 2 points below float at bits 4; `zero` fell more than 2 points "
+        "below float at each value; `soft` stayed within 2 points of float; `soft` has 1 of 2 runs; `ste` "
+        "and `ewgs` ended at the same accuracies."
     )
 
 
 def test_seeds_that_are_missing(cells, result_of, say):
-    results = [*cells({"ste": {8: 0.97, 4: 0.97}}), result_of("ste", 1, {BITS: 8})]
-    assert "; `ste` lacks seeds at 4 bits" in say("sweep_reading", results)
+    results = [*cells({"ste": {8: 0.97, 4: 0.97}, "zero": {8: 0.1, 4: 0.1}}), result_of("ste", 1, {BITS: 8})]
+    assert "; `zero` has 2 of 3 runs." in say("sweep_reading", results)
 
 
 def test_nobody_holds_up(cells, say):
@@ -204,7 +204,7 @@ def test_an_accuracy_that_is_not_finite_is_below(cells, say):
 def test_the_best_value_at_the_end_of_a_sweep_is_said(results_of, say):
     inner = results_of(("ste",), seeds=1, sweep={RATE: [0.001, 0.003, 0.01]})
     assert say("headline", inner) == "`ste` had the highest test accuracy, 96.9 % at learning_rate 0.003."
-    assert say("sweep_reading", inner) == "Each setup was run at 3 points."
+    assert say("sweep_reading", inner) == "Each setup has 3 runs."
     outer = results_of(("ste",), seeds=1, sweep={RATE: [0.01, 0.03, 0.1]})
     assert say("sweep_reading", outer) == "`ste` did best at the end of the values, learning_rate 0.01."
 
@@ -237,8 +237,8 @@ def test_parameters_reading_of_a_gradient_that_is_not_finite(results, say):
 def test_costs_reading(result_of, say, layer_costs):
     runs = [result_of(name) | {"summary": layer_costs(4)} for name in ("zero", "ste", "float")]
     assert say("costs_reading", runs) == (
-        "`zero` and `ste` took 12.5 % of float's weight bytes and 12.5 % of its bit operations, and left `fc` "
-        "in float."
+        "`zero` and `ste` took 12.5 % of float's weight bytes and 12.5 % of its bit operations, and left "
+        "`fc` in float."
     )
 
 
