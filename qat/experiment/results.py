@@ -24,7 +24,7 @@ class Scores:
 
 
 @dataclass(frozen=True)
-class Difference:
+class RunDifference:
     """The largest absolute differences to the run of the setup `to`; 0.0 where all bits agree."""
 
     to: str
@@ -54,7 +54,7 @@ class Result:
     digests: dict[str, str]
     summary: Summary | None = None
     health: dict[str, dict[str, list[float]]] = field(default_factory=dict)
-    difference: Difference | None = None
+    difference: RunDifference | None = None
 
 
 @dataclass(frozen=True)

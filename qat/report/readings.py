@@ -6,7 +6,7 @@ Names in backticks are code. The past tense is the same for one setup and for se
 import math
 from itertools import pairwise, takewhile
 
-from qat.report.groups import USUAL_TARGET, Group, Groups, ratio
+from qat.report.groups import DEFAULT_TARGET, Group, Groups, ratio
 from qat.report.pairs import Pair, pairs
 from qat.report.settings import is_mixed, same_and_different
 from qat.report.spread import SeedSpread, joined, names, points, seeds_text, sentence
@@ -57,8 +57,10 @@ def result_reading(groups: Groups) -> str:
     if reached:
         first = [name for name in reached if reached[name] == min(reached.values())]
         never = [name for name in groups.by_setup if name not in reached]
-        why = f", the target because no run reached {100 * USUAL_TARGET:.0f} %,"
-        text = f"{100 * groups.target:.0f} % validation accuracy{why if groups.target < USUAL_TARGET else ''}"
+        why = f", the target because no run reached {100 * DEFAULT_TARGET:.0f} %,"
+        text = (
+            f"{100 * groups.target:.0f} % validation accuracy{why if groups.target < DEFAULT_TARGET else ''}"
+        )
         text += f" was first reached by {names(first)} in epoch {reached[first[0]]}"
         parts = [text + (f", and never by {names(never)}" if never else "")]
     for noun, field in (("seconds", "seconds"), ("bytes", "saved_bytes")):

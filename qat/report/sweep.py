@@ -8,7 +8,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
 from qat.report.drawing import MANY, Picture, add_legend, close_up, draw_line, heat_map, new_figure
-from qat.report.groups import Group, Groups, Option, Point
+from qat.report.groups import Group, Groups, Point
+from qat.report.option import Option
 from qat.report.spread import SeedSpread, joined
 from qat.report.styles import MUTED, SetupStyle
 

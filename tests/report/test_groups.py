@@ -4,8 +4,6 @@ import math
 
 import pytest
 
-from qat.report.groups import Option
-
 BITS = "model.quantization.weight_bits, model.quantization.activation_bits"
 RATE = "model.learning_rate"
 
@@ -23,26 +21,6 @@ def test_a_group_holds_the_seeds_of_a_setup_at_a_point(bits_results, grouped):
         for bits in ([[]] if setup == "float" else [[8], [4], [3], [2], [1]])
     ]
     assert {tuple(one.seeds) for one in groups.every} == {(0, 1, 2)}
-
-
-@pytest.mark.parametrize(
-    ("key", "values", "name", "texts", "places", "log"),
-    [
-        (BITS, [8, 4, [3, 2]], "bits", ["8", "4", "w3a2"], [8, 4, math.sqrt(6)], True),
-        (RATE, [0.1, 0.001], "learning_rate", ["0.1", "0.001"], [0.1, 0.001], True),
-        (RATE, [0.1, 0.01], "learning_rate", ["0.1", "0.01"], [0.1, 0.01], False),
-        ("model.weight_decay", [0, 1e-4, 0.1], "weight_decay", ["0", "0.0001", "0.1"], [0, 1e-4, 0.1], True),
-        ("model.optimizer", ["sgd", None], "optimizer", ["sgd", "none"], [0, 1], False),
-        ("model.pack", [True, False], "pack", ["true", "false"], [0, 1], False),
-        ("a.b, a.c", [[1, 2], [3, 4]], "b/c", ["1/2", "3/4"], [0, 1], False),
-    ],
-)
-def test_an_option_has_a_name_texts_and_places(key, values, name, texts, places, log):
-    option = Option(key, values)
-    assert option.name == name
-    assert [option.text(value) for value in values] == texts
-    assert [option.place(value) for value in values] == places
-    assert option.is_logarithmic == log
 
 
 def test_an_unswept_setup_belongs_to_every_point(bits_results, grouped):
