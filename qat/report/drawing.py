@@ -110,10 +110,10 @@ def heat_map(
             cell.set(color=colour, weight=weight)
     ax.set_xlim(0, max(len(columns), 1))
     ax.set_ylim(max(len(rows), 1), 0)
+    ax.tick_params(length=0, labeltop=True, labelbottom=False)
     ax.set_xticks([n + 0.5 for n in range(len(columns))], columns, fontsize=9)
     if max(map(len, columns), default=0) > 5:
         for label in ax.get_xticklabels():
             label.set(rotation=55, horizontalalignment="left", rotation_mode="anchor")
     ax.set_yticks([n + 0.5 for n in range(len(rows))], rows, fontsize=9)
-    ax.tick_params(length=0, labeltop=True, labelbottom=False)
     ax.spines[:].set_visible(False)

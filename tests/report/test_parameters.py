@@ -57,6 +57,15 @@ def test_of_many_setups_zeros_are_written_alone(results_of, grouped):
     assert {text.get_text() for text in figure.axes[0].texts} == {"0", ""}
 
 
+def test_long_names_of_setups_are_turned(results, grouped):
+    ax = parameters(grouped(results)).figure.axes[0]
+    shown = [label for label in ax.get_xticklabels() if label.get_visible() and label.get_text()]
+    assert [(label.get_text(), label.get_rotation()) for label in shown] == [
+        (name, 55.0) for name in ("zero", "ste", "float", "checkpointed")
+    ]
+    assert all(tick.label2.get_rotation() == 55 for tick in ax.xaxis.get_major_ticks())
+
+
 def test_a_long_network_has_room_for_each_row(results_of, grouped, long_names):
     figure = parameters(grouped(results_of(seeds=1, names=long_names))).figure
     labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]

@@ -157,3 +157,14 @@ def test_settings_tables(results, grouped):
     assert (shared["`data.name`"], shared["`torch`"]) == ("mnist5k", "2.14.1")
     groups.results.meanings["ste"] = "straight-through"
     assert own_settings(groups)[1] == ["meaning", "", "straight-through", "", ""]
+
+
+def test_the_ratio_is_to_float_at_the_same_point(results_of, grouped):
+    results = results_of(("ste", "float"), seeds=1, sweep={"data.batch_size": [64, 128]})
+    for run in results:
+        run["saved_bytes"] *= 2 if run["setup"] == "float" and run["sweep"]["data.batch_size"] == 128 else 1
+    assert [row[-1] for row in result_table(grouped(results))[1:]] == ["0.46", "0.23", "1.00", "1.00"]
+
+
+def test_titles_of_a_narrow_table_take_one_line(results, printed):
+    assert any("test accuracy  epochs to 90 %" in line for line in printed(results))
