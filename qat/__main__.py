@@ -1,5 +1,6 @@
-"""`python -m qat VERB ...`: the same as the command `qat`."""
+"""`python -m qat VERB ...` does the same as the command `qat VERB ...`."""
 
 from qat.cli import main
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-"""Names given by the user, and errors of one line: globs over module names, and the nearest names."""
+"""Names that users give: glob patterns over module names, and errors that list the nearest names."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -8,7 +8,7 @@ MAX_LENGTH = 400
 
 
 def match_names(pattern: str, names: Iterable[str], what: str) -> list[str]:
-    """Names that match a glob; `*` matches any characters, dots too (`blocks.*.conv`, `*bn1`).
+    """Names that match a glob pattern; `*` matches any characters, dots too (`blocks.*.conv`, `*bn1`).
 
     Raises:
         ValueError: no name matches; the message calls the pattern by `what` and lists the nearest names.
@@ -21,12 +21,12 @@ def match_names(pattern: str, names: Iterable[str], what: str) -> list[str]:
 
 
 def unknown_name(what: str, name: object, known: Iterable[str]) -> ValueError:
-    """The error for a name that is not among the `known` ones; it lists the nearest of them."""
+    """The error for a name that is not among the `known` ones; its message lists the nearest of them."""
     return ValueError(f"unknown {what} {name!r}; {_nearest(str(name), list(known))}")
 
 
 def _nearest(name: str, known: list[str]) -> str:
-    close = get_close_matches(name, known, n=3, cutoff=0.5)
+    close = get_close_matches(name, known, n=3, cutoff=0.5) or [k for k in known if name and name in k][:3]
     if close:
         return f"nearest: {', '.join(close)}"
     shown = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
@@ -34,6 +34,6 @@ def _nearest(name: str, known: list[str]) -> str:
 
 
 def one_line(message: object) -> str:
-    """The text with every run of white space as one space, cut after 400 characters."""
+    """The text in one line: each run of white space becomes one space; cut after 400 characters."""
     text = " ".join(str(message).split())
     return text if len(text) <= MAX_LENGTH else text[: MAX_LENGTH - 3] + "..."

@@ -1,4 +1,4 @@
-"""Options given as data, and what is wrong with one in one line: the option, the rule, the value, the remedy."""
+"""Turn a message of jsonargparse into one line that names the option, the rule, the value and the remedy."""
 
 import re
 from collections.abc import Mapping
@@ -11,35 +11,48 @@ KINDS = {
     "bool": "true or false",
     "str": "text",
     "list": "a list [a, b]",
+    "dict": "a mapping {key: value}",
 }
+UNKNOWN = (
+    r"(Group) '(.+)' does not accept option '(.+)'",
+    r"(Option) '()(.+)' is not accepted",
+    r"(unrecognized arguments): ()--([^\s=]+)",
+)
 REWORDED = {
     r"^Problems parsing config:": "config is not valid YAML:",
     r"^Unexpected config:": "config must hold groups such as model, data and trainer, got",
+    r'^Linked "(.+?)" must be given via "(.+?)"\.': r"\1 follows from \2: set that instead",
+    r'^Parser key "(.+?)":\s+Unable to load config (.+?)\n.*': r"\1 must be a YAML file or \1.*, got \2",
+    r'^Parser key "(.+?)": File does not exist: (.+)': r"\1 must be a YAML file, but there is none at \2",
     r'^Parser key "(.+?)":': r"\1:",
+    r"^argument (?:-\w/)?--(\S+): expected one argument": r"\1 needs a value",
+    r"^unrecognized arguments:": "options start with --, got",
 }
 
 
 def explain(message: str, options: Mapping[str, str]) -> str:
-    """One line for a message of jsonargparse.
+    """One line for a message of jsonargparse's parser, which may have many.
 
     Args:
-        message: what its parser says, of one line or many.
-        options: every option there is, such as `model.quantization.weight_bits`, and its help.
+        message: of the parser.
+        options: the help of each option by its name, such as `model.quantization.weight_bits`.
     """
     link = re.match(r"Call to compute_fn of link .*? failed: (.*)", message, re.DOTALL)
-    if link:
+    if link:  # an error of this package
         return one_line(link[1])
-    key = re.search(r"does not accept option '(.+)'|unrecognized arguments: --([^\s=]+)", message)
-    if key:
-        return str(unknown_name("option", key[1] or key[2], options))
+    for pattern in UNKNOWN:
+        unknown = re.search(pattern, message)
+        if unknown:
+            group, name = unknown[2], unknown[3]
+            return str(unknown_name("option", f"{group}.{name}" if group else name, options))
     key = re.match(r'Parser key "(.+?)"(?: element \d+)?:', message)
     value = re.search(r"(?:Got|Given) value: (.*)", message, re.DOTALL)
-    if not key or not value:
-        for start, better in REWORDED.items():
-            message = re.sub(start, better, message)
-        return one_line(message)
-    hint = options.get(key[1], "") if key[1].startswith(("model.", "data.")) else ""
-    return _wrong_value(key[1], one_line(value[1]), message[: value.start()], one_line(hint))
+    if key and value:
+        hint = options.get(key[1], "") if key[1].startswith(("model.", "data.")) else ""
+        return _wrong_value(key[1], one_line(value[1]), message[: value.start()], one_line(hint))
+    for pattern, better in REWORDED.items():
+        message = re.sub(pattern, better, message, flags=re.DOTALL)
+    return one_line(message)
 
 
 def _wrong_value(key: str, value: str, rules: str, hint: str) -> str:
@@ -49,6 +62,5 @@ def _wrong_value(key: str, value: str, rules: str, hint: str) -> str:
     if choices and not kinds:
         return f"{key}: {unknown_name('name', value, dict.fromkeys(choices))}"
     kinds += dict.fromkeys(choices)
-    return f"{key} must be {' or '.join(kinds) or 'of another kind'}, got {value or 'nothing'}" + (
-        f" ({hint})" if hint else ""
-    )
+    rule = f"{key} must be {' or '.join(kinds) or 'of another kind'}, got {value or 'nothing'}"
+    return f"{rule} ({hint.rstrip('.')})" if hint else rule

@@ -1,8 +1,8 @@
-"""Check every gradient of the package, or that of a function of your own.
+"""Check every gradient of the package, or the gradient of one user-defined function.
 
 python scripts/check_gradients.py
 python scripts/check_gradients.py my_module:MyFunction --shape 4,3 --shape 3
-python scripts/check_gradients.py my_module:MyRounding --shape 4,3 --surrogate my_module:my_claim
+python scripts/check_gradients.py my_module:MyRounding --shape 4,3 --surrogate my_module:my_gradient
 """
 
 import sys

@@ -1,7 +1,7 @@
-"""Gradients by hand, experiment by experiment: what was expected, and what is measured now.
+"""Experiments on custom gradients: what is expected, and what is measured now.
 
 python scripts/tour.py
-python scripts/tour.py --html tour.html      (the same as one page, with the graphs)
+python scripts/tour.py --html tour.html      (also write one page with the graphs)
 """
 
 import sys

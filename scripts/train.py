@@ -1,4 +1,4 @@
-"""Trains (fit), validates or tests one network.
+"""Train (fit), validate or test a CNN with quantization.
 
 python scripts/train.py fit --config configs/mnist_w4a4.yaml --model.quantization.weight_bits 2
 python scripts/train.py fit --config configs/mnist_w4a4.yaml --ckpt_path runs/.../last.ckpt    (resumes)

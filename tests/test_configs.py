@@ -25,8 +25,9 @@ class FakeData(ImageData):
 
     def _fake(self) -> DataLoader[tuple[torch.Tensor, ...]]:
         generator = torch.Generator().manual_seed(0)
-        images = torch.rand(8, *self.input_shape, generator=generator)
-        return DataLoader(TensorDataset(images, torch.arange(8) % self.classes), 8)
+        shape, classes = self.source.shape(self.root)
+        images = torch.rand(8, *shape, generator=generator)
+        return DataLoader(TensorDataset(images, torch.arange(8) % classes), 8)
 
     train_dataloader = val_dataloader = _fake
 
@@ -46,7 +47,7 @@ def test_config_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(tmp_path)
     options = ["--trainer.fast_dev_run", "true", "--trainer.accelerator", "cpu"]
     shown = ["--trainer.enable_progress_bar", "false", "--trainer.enable_model_summary", "false"]
-    cli = TrainCLI(["fit", "--config", str(path), *options, *shown])
+    cli = TrainCLI("fit", ["--config", str(path), *options, *shown])
     cli.run()
     text = path.read_text()
     settings = yaml.safe_load(text)

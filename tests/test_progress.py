@@ -1,6 +1,6 @@
 import pytest
 
-from qat.progress import tracked
+from qat.progress import announced, tracked
 
 
 def test_short_loops_print_nothing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -23,3 +23,25 @@ def test_an_error_ends_the_bar(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ZeroDivisionError):
         list(map((1).__truediv__, tracked([1, 0], "Working", after=-1.0)))
     assert list(tracked([1], "Again", after=-1.0)) == [1]
+
+
+def test_announced_pieces_are_named_and_counted_when_the_next_one_begins(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
+    monkeypatch.setenv("COLUMNS", "120")
+    with announced("Parts", 4) as announce:
+        announce("first", 3)
+        announce("second")
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "Parts: first" in err
+    first, second = err.index("Parts: first"), err.index("Parts: second")
+    assert "0 %" in err[first:second]
+    assert "75 %" in err[second:]
+
+
+def test_announced_pieces_are_not_shown_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with announced("Parts", 1) as announce:
+        announce("first")
+    assert capsys.readouterr() == ("", "")

@@ -1,4 +1,4 @@
-"""The command line: a table of verbs, each in a file of its own."""
+"""The command line: a table of verbs. Each verb is a module of this package that loads when it is called."""
 
 import os
 import sys
@@ -6,18 +6,21 @@ from collections.abc import Sequence
 from importlib import import_module
 
 VERBS = {
-    "train": "Train (fit), validate or test one network.",
-    "compare": "Train one network in several setups and report how they compare.",
+    "train": "Train (fit), validate or test a CNN with quantization.",
+    "compare": "Train one network in several setups and report on them.",
     "memory": "Measure what training a network keeps in memory.",
-    "benchmark": "Time quantization beside float training and other frameworks.",
-    "export": "Export a trained run as ONNX, npz or C, and prove that it computes the same.",
-    "check_gradients": "Check every gradient of the package, or one of a user-defined function.",
-    "tour": "Custom gradients, experiment by experiment: expected and measured.",
+    "benchmark": "Time QAT beside float training and other frameworks.",
+    "export": "Export a trained run as ONNX, npz or C, and verify the file.",
+    "check_gradients": "Check all gradients, or that of a user-defined function.",
+    "tour": "Show custom gradients in experiments: expected and measured.",
 }
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run one verb; `argv` starts with its name and is by default the process's own arguments.
+    """Run one verb.
+
+    Args:
+        argv: the name of the verb and its arguments; None: the arguments of the process.
 
     Raises:
         SystemExit: 2 for bad input, 130 when stopped with Ctrl-C.
@@ -25,16 +28,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     verb, *arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     if verb in ("-h", "--help"):
         print("usage: qat VERB [OPTIONS]\n\nverbs (details: qat VERB --help):")
-        print("\n".join(f"  {name:<16} {meaning}" for name, meaning in VERBS.items()))
+        print("\n".join(f"  {name:<16}{meaning}" for name, meaning in VERBS.items()))
         return
-    # Waiting threads sleep: spinning ones make a step ten times slower on a machine with other work to do.
-    # OpenMP reads this when torch is imported, which the import below does.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     if verb not in VERBS:
         from qat.names import unknown_name
 
         print(f"error: {unknown_name('verb', verb, VERBS)}", file=sys.stderr)
         sys.exit(2)
+    # Let waiting threads sleep: spinning ones make a step ten times slower on a machine that has other work.
+    # OpenMP reads this when torch is imported, which happens in the import below.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # else the profiler logs between the tables
     try:
         module = import_module(f"qat.cli.{verb}")
     except KeyboardInterrupt:  # the imports take seconds

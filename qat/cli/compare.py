@@ -5,9 +5,10 @@ from pathlib import Path
 
 from rich.console import Console
 
+from qat.cli.exits import BAD_INPUT, leave
 from qat.cli.parser import OneLineParser
 from qat.cli.quiet import quiet
-from qat.cli.train import BAD_INPUT, leave
+from qat.cli.writable import check_writable
 from qat.data import SOURCES
 from qat.experiment.compare import compare, is_finished, prepare
 from qat.experiment.plan import Run, Settings, plan
@@ -19,8 +20,7 @@ from qat.models import MODELS
 from qat.names import one_line
 from qat.quantizers.grid import check_bits
 from qat.report import comparison_table, write_report
-from qat.training.objective import LOSSES
-from qat.training.output import check_writable
+from qat.training.loss import LOSSES
 
 
 def _parser() -> OneLineParser:

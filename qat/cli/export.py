@@ -1,101 +1,122 @@
-"""The command line of the export: a run as ONNX, npz or C, compared with what was trained."""
+"""The verb `export`: a run as ONNX, npz or C, compared with what was trained."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal
 
+import torch
 from rich.console import Console
 from torch import Tensor, nn
 
+from qat.cli.exits import BAD_INPUT, leave
 from qat.cli.parser import OneLineParser
 from qat.cli.quiet import quiet
-from qat.cli.size_table import size_columns, size_table
-from qat.cli.train import BAD_INPUT, leave
+from qat.cli.size_table import size_table
 from qat.export import (
+    COMPILERS,
+    CSource,
     IntegerAgreement,
     IntegerModel,
+    Sizes,
     Verification,
+    c_logits,
     export_onnx,
+    find_compiler,
+    npz_logits,
+    sizes_by_width,
     verify,
     write_c,
     write_npz,
 )
-from qat.export.c.written import COMPILERS, c_logits, find_compiler, npz_logits
-from qat.names import one_line, unknown_name
+from qat.layers import Quantization
+from qat.names import one_line
+from qat.training.network import build_network
 from qat.training.trained_run import TrainedRun, load_run
-from qat.whole_file import check_folder, write_whole
+from qat.whole_file import draft_of
 
-FORMATS = {"onnx": "model.onnx", "npz": "model.npz", "c": "model.c"}  # and what the file is called by default
-C_IMAGES = 1000  # of the test set, that the compiled C runs on
+C_IMAGES = 1000  # images of the test set that the compiled C file runs on
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the command line; `argv` without the program's name, by default the process's own.
+    """Run the verb; `argv` holds its arguments and is by default the process's own.
 
     Raises:
-        SystemExit: 2 on bad input, 130 when stopped with Ctrl-C.
+        SystemExit: 2 for bad input, 130 when stopped with Ctrl-C.
     """
     quiet()
+    parser = OneLineParser(description=export.__doc__.partition("\n")[0], allow_abbrev=False)  # type: ignore[union-attr]
+    parser.add_function_arguments(export, as_group=False, as_positional=True)
     try:
-        _export(_parser().parse_args(None if argv is None else list(argv)))
+        export(**vars(parser.parse_args(None if argv is None else list(argv))))
     except BAD_INPUT as error:
         leave(f"error: {one_line(error)}", 2)
     except KeyboardInterrupt:
         leave("stopped", 130)
 
 
-def _parser() -> OneLineParser:
-    parser = OneLineParser(
-        description="Export a trained run, and compare it with what was trained on the whole test set.",
-        allow_abbrev=False,
-    )
-    add = parser.add_argument
-    add("run", type=str, help="Folder of a run of train.py or compare.py, or a .ckpt file.")
-    add("--format", type=str, default="onnx", help=f"One of {', '.join(FORMATS)}.")
-    add("--out", type=str | None, default=None, help="The file; default: model.onnx, model.npz or model.c.")
-    add("--opset", type=int, default=25, help="Of ONNX, 21 to 25; 25 has 2-bit types.")
-    add("--fold", type=bool, default=False, help="ONNX: fold BatchNorm into scales and biases.")
-    add("--sizes", type=bool, default=False, help="Only print the bytes at 8, 4 and 2 bits, by layer.")
-    add("--ckpt_path", type=str | None, default=None, help="A .ckpt file other than the run's last one.")
-    add("--data", type=str | None, default=None, help="The data set, where the run's folder names none.")
-    add("--data_root", type=str | None, default=None, help="Where data lies; default: the run's.")
-    return parser
+def export(
+    run: str,
+    format: Literal["onnx", "npz", "c"] = "onnx",
+    out: str | None = None,
+    opset: int = 25,
+    fold: bool = False,
+    sizes: bool = False,
+    ckpt_path: str | None = None,
+    data: str | None = None,
+    data_root: str | None = None,
+) -> None:
+    """Export a trained run, and compare it with what was trained on the whole test set.
 
-
-def _export(args: Any) -> None:
-    if args.format not in FORMATS:
-        raise unknown_name("format", args.format, FORMATS)
-    run = load_run(args.run, args.ckpt_path, args.data, args.data_root)
-    if args.sizes:
-        Console(width=160).print(size_table(size_columns(dict(run.classifier.hparams))))
+    Args:
+        run: Folder of a run of `train` or `compare`, or a .ckpt file.
+        format: Format of the file.
+        out: Path of the file; by default model.onnx, model.npz or model.c.
+        opset: Opset of ONNX, 21 to 25; 25 has types of 2 bits.
+        fold: ONNX only: fold BatchNorm into scales and biases.
+        sizes: Print the bytes of each layer at 8, 4 and 2 bits, and write no file.
+        ckpt_path: A .ckpt file other than the run's last one.
+        data: Name of the data set, if the run's folder names none.
+        data_root: Folder of the data; by default the run's.
+    """
+    trained = load_run(run, ckpt_path, data, data_root)
+    if sizes:
+        Console(width=160).print(size_table(_sizes(trained)))
         return
-    out = Path(args.out or FORMATS[args.format])
-    images, labels = run.test_set()
-    if args.format == "onnx":
-        _onnx(run, images, labels, out, args)
+    images, labels = trained.test_set()
+    path = Path(out or f"model.{format}")
+    if format == "onnx":
+        lines = _onnx(trained, images, path, opset, fold)
     else:
-        _integers(run, images, labels, out, args.format)
+        lines = _integers(trained, images, labels, path, format)
+    print(f"written to {path}: {path.stat().st_size:,} bytes", *lines, sep="\n")
 
 
-def _onnx(run: TrainedRun, images: Tensor, labels: Tensor, out: Path, args: Any) -> None:
-    model = _network(run)
-    with _draft(out) as draft:
-        export_onnx(model, images[:2], draft, opset=args.opset, fold=args.fold, run=str(run.ckpt))
-        done = verify(model, draft, images)
+def _sizes(run: TrainedRun) -> dict[str, Sizes]:
+    s: Any = run.classifier.hparams
+    shape = tuple(s["input_shape"])
+    example = torch.rand(2, *shape, generator=torch.Generator().manual_seed(0))
+
+    def build() -> nn.Module:
+        return build_network(s["name"], shape, s["classes"], s["options"])
+
+    return sizes_by_width(build, Quantization(**s["quantization"]), example)
+
+
+def _onnx(run: TrainedRun, images: Tensor, path: Path, opset: int, fold: bool) -> list[str]:
+    network: Any = run.classifier.model
+    with draft_of(path) as draft:
+        export_onnx(network, images[:2], draft, opset=opset, fold=fold, run=str(run.ckpt))
+        done = verify(network, draft, images)
         if done.unexplained:
             raise ValueError(
                 f"the file does not compute what was trained: {len(done.unexplained)} images differ, not by "
                 f"a tie, the first in {done.unexplained[0].layer or 'the output'}; nothing is kept"
             )
-    print(f"written to {out}: {out.stat().st_size:,} bytes, opset {args.opset}")
-    print(f"onnxruntime, optimisations off: {done.off}")
-    print(f"onnxruntime, optimisations on:  {done.on}")
-    print(_traced(done))
+    off, on = f"onnxruntime, optimizations off: {done.off}", f"onnxruntime, optimizations on:  {done.on}"
+    return [off, on, _differences(done)]
 
 
-def _traced(done: Verification) -> str:
+def _differences(done: Verification) -> str:
     if not done.differences:
         return "no image differs"
     farthest = max(difference.from_tie for difference in done.differences)
@@ -106,72 +127,51 @@ def _traced(done: Verification) -> str:
     )
 
 
-def _integers(run: TrainedRun, images: Tensor, labels: Tensor, out: Path, kind: str) -> None:
-    model = IntegerModel(_network(run), tuple(images.shape[1:]))  # type: ignore[arg-type] # three numbers
-    with _draft(out) as draft:
-        source = write_c(model, draft) if kind == "c" else None
+def _integers(run: TrainedRun, images: Tensor, labels: Tensor, path: Path, format: str) -> list[str]:
+    network: Any = run.classifier.model
+    model = IntegerModel(network, images.shape[1:])
+    with draft_of(path) as draft:
+        source = write_c(model, draft) if format == "c" else None
         if source is None:
             write_npz(model, draft)
         done = model.compare(images)
-        differ = sum(differ for differ, _ in done.codes.values())
-        if model.program.is_exact and (differ or done.logits.equal < len(images)):
+        if model.program.is_exact and (done.differing_codes or done.logits.equal < len(images)):
             raise ValueError(
                 f"the integers must equal what was trained, but {len(images) - done.logits.equal} images and "
-                f"{differ} codes differ; nothing is kept"
+                f"{done.differing_codes} codes differ; nothing is kept"
             )
-        ran = _run_npz(model, draft, images, done) if source is None else _run_c(model, draft, images, done)
-    print(f"written to {out}: {out.stat().st_size:,} bytes")
-    if source is not None:
-        print(
-            f"flash {source.flash:,} bytes ({source.weights:,} of weights) and code, RAM {source.ram:,} bytes"
-        )
-    print(ran)
+        ran = _run_file(model, draft, source, images, done)
     accuracy = float((done.classes == labels.numpy()).mean())
-    print(f"integers, {100 * accuracy:.2f} % right: {done.logits}")
-    for layer, (wrong, total) in done.codes.items():
-        if wrong:
-            print(f"  codes that differ in {layer}: {wrong:,} of {total:,}")
-    if not differ:
-        print("  no code differs")
+    unequal = [(name, *counts) for name, counts in done.codes.items() if counts[0]]
     widest = max(model.accumulators, key=lambda one: one.largest)
-    print(f"  no sum exceeds {widest.largest:,} ({widest.layer}); an int32 holds 2,147,483,647")
+    return [
+        *([str(source)] if source else []),
+        ran,
+        f"integers, {100 * accuracy:.2f} % right: {done.logits}",
+        *(f"  codes that differ in {name}: {differ:,} of {total:,}" for name, differ, total in unequal),
+        *([] if unequal else ["  no code differs"]),
+        f"  no sum exceeds {widest.largest:,} ({widest.layer}); an int32 holds 2,147,483,647",
+    ]
 
 
-def _run_npz(model: IntegerModel, file: Path, images: Tensor, done: IntegerAgreement) -> str:
-    _check_file(npz_logits(file, model.codes(images)), done)
-    count = f"{len(images):,}"
-    return f"read back by qat/export/integers/reader.py: equal to the integers on all {count} test images"
-
-
-def _run_c(model: IntegerModel, file: Path, images: Tensor, done: IntegerAgreement) -> str:
-    compiler = find_compiler()
-    if compiler is None:
-        return f"not compiled and not run: there is none of {', '.join(COMPILERS)} on this machine"
-    codes = model.codes(images[:C_IMAGES]) - model.program.steps[0].settings["low"]
-    _check_file(c_logits(compiler, file, codes, done.integers.shape[1]), done)
-    return f"compiled by {Path(compiler).name} and run: equal to the integers on {len(codes):,} test images"
-
-
-def _check_file(logits: Any, done: IntegerAgreement) -> None:
+def _run_file(
+    model: IntegerModel, file: Path, source: CSource | None, images: Tensor, done: IntegerAgreement
+) -> str:
+    """Run the file and refuse it if it does not compute the integers. The answer says how it was run."""
+    codes = model.codes(images)
+    if source is None:
+        logits, how = npz_logits(file, codes), "read back by qat/export/integers/reader.py"
+    else:
+        compiler = find_compiler()
+        if compiler is None:
+            return f"not compiled and not run: this machine has none of {', '.join(COMPILERS)}"
+        low = model.program.steps[0].settings["low"]
+        logits = c_logits(compiler, file, codes[:C_IMAGES] - low, done.integers.shape[1])
+        how = f"compiled by {Path(compiler).name} and run"
     differ = int((logits != done.integers[: len(logits)]).any(axis=1).sum())
     if differ:
         raise ValueError(
             f"the file does not compute the integers: {differ} of {len(logits)} images differ; "
             "nothing is kept"
         )
-
-
-@contextmanager
-def _draft(out: Path) -> Iterator[Path]:
-    """A place to write the file and try it; it takes its final name when nothing was raised."""
-    check_folder(out)
-    with TemporaryDirectory() as folder:
-        draft = Path(folder) / out.name
-        yield draft
-        write_whole(out, draft.read_bytes())
-
-
-def _network(run: TrainedRun) -> nn.Module:
-    network = run.classifier.model
-    assert isinstance(network, nn.Module)
-    return network
+    return f"{how}: equal to the integers on {len(logits):,} test images"

@@ -1,7 +1,6 @@
 """Lightning's command line, with this package's options, checks and callbacks."""
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,60 +10,70 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.strategies import DDPStrategy
 
-from qat.cli.parser import OneLineParser
+from qat.cli.parser import OneLineParser, program
+from qat.cli.run_folder import SaveConfig, ShowSummary, new_loggers
+from qat.cli.writable import check_writable
 from qat.data import ImageData, data_shape
 from qat.quantizers import Scale
-from qat.training.ckpt import check_fits, check_resumable, read_ckpt
+from qat.training.ckpt import check_resumable, load_state, read_ckpt
 from qat.training.classifier import Classifier
 from qat.training.health import Health
-from qat.training.output import Best, Last, SaveConfig, ShowSummary, check_writable, new_loggers
+from qat.training.saving import Best, Last
 
-DESCRIPTION = "Train and test a small CNN with quantization. Details of a subcommand: fit --help."
-USAGE = "%(prog)s [--config FILE] [--model.OPTION VALUE] [--data.OPTION VALUE] [--trainer.OPTION VALUE] ..."
-PHASES = ("float_epochs", "freeze_epoch", "freeze_batchnorm_epoch")
+SUBCOMMANDS = {
+    "fit": "Train a network, or go on with a run that was stopped.",
+    "validate": "Evaluate a .ckpt file on the validation images.",
+    "test": "Evaluate a .ckpt file on the test images.",
+}
+OPTIONS = "[--config FILE] [--model.OPTION VALUE]\n  [--data.OPTION VALUE] [--trainer.OPTION VALUE] ..."
 POSITIVE = ("limit_train_batches", "accumulate_grad_batches", "check_val_every_n_epoch", "max_steps")
 
 
 class TrainCLI(LightningCLI):
-    """Parses, builds and checks everything; `run` then does the work.
+    """Parses the options, builds the run and checks it; `run` then does the work.
 
-    Attributes:
-        run: starts the chosen subcommand.
+    Args:
+        name: of the subcommand: fit, validate or test.
+        args: its options.
+
+    Raises:
+        ValueError: an option is wrong, or a .ckpt file or the data does not fit.
+        SystemExit: 0 after `--help`, 2 for options that the parser refuses.
     """
 
-    run: Callable[[], Any]
-
-    def __init__(self, args: Sequence[str] | None = None) -> None:
+    def __init__(self, name: str, args: Sequence[str]) -> None:
+        self.name = name
+        prog = f"{program()} {name}"
         super().__init__(
             Classifier,
             ImageData,
             save_config_callback=SaveConfig,
             seed_everything_default=0,
             parser_kwargs={
-                "description": DESCRIPTION,
-                "allow_abbrev": False,
-                **{command: {"usage": USAGE} for command in self.subcommands()},
+                "prog": prog,
+                "usage": f"{prog} {OPTIONS}",
+                "description": SUBCOMMANDS[name],
             },
             parser_class=OneLineParser,
-            args=None if args is None else list(args),
+            args=list(args),
+            run=False,  # the subcommands are methods of the trainer; here they share one set of options
             auto_configure_optimizers=False,
             load_from_checkpoint_support=False,  # Classifier keeps plain hyper-parameters itself
         )
 
-    @staticmethod
-    def subcommands() -> dict[str, set[str]]:
-        skip = {"model", "datamodule", "weights_only"}
-        evaluation = skip | {"dataloaders", "verbose"}
-        return {
-            "fit": skip | {"train_dataloaders", "val_dataloaders"},
-            "validate": evaluation,
-            "test": evaluation,
-        }
+    def run(self) -> None:
+        """Fit, validate or test."""
+        if self.name == "fit":
+            ckpt_path = self.config.ckpt_path
+            self.trainer.fit(self.model, self.datamodule, ckpt_path=ckpt_path, weights_only=True)
+        else:  # the model holds the state of the .ckpt file already
+            getattr(self.trainer, self.name)(self.model, self.datamodule)
 
     def add_default_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        parser.add_argument(
-            "--seed_everything", type=int, default=0, help="Decides the whole run: 0 to 2^32 - 1."
-        )
+        seed = "Decides all random numbers of the run: 0 to 2^32 - 1."
+        parser.add_argument("--seed_everything", type=int, default=0, help=seed)
+        ckpt = "The .ckpt file of the run to " + ("go on with." if self.name == "fit" else "evaluate.")
+        parser.add_argument("--ckpt_path", type=str | None, default=None, help=ckpt)
 
     def add_core_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         # What this package is about first, Lightning's many options last.
@@ -73,7 +82,7 @@ class TrainCLI(LightningCLI):
         parser.add_lightning_class_args(Trainer, "trainer")
         parser.set_defaults(
             {
-                # "auto" would take Apple's GPU, and "auto" devices would change the batches by the machine.
+                # "auto" would take Apple's GPU, and "auto" devices would let the machine decide the batches.
                 "trainer.accelerator": "cuda" if torch.cuda.is_available() else "cpu",
                 "trainer.devices": 1,
                 "trainer.max_epochs": 5,
@@ -89,11 +98,12 @@ class TrainCLI(LightningCLI):
         parser.link_arguments(data, "model.classes", compute_fn=lambda *names: data_shape(*names)[1])
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
-        self.config = parser.parse_args(args)
-        options = self.config[self.config.subcommand]
+        self.config = options = parser.parse_args(args)
         for group in ("model", "data", "trainer", "model.quantization"):
             if not isinstance(options[group], Namespace):
-                raise ValueError(f"{group} must be a group of options, got {options[group]}; see fit --help")
+                raise ValueError(
+                    f"{group} must be a group of options, got {options[group]}; see {parser.prog} --help"
+                )
         seed, epochs = options.seed_everything, options.trainer.max_epochs
         if not 0 <= seed < 2**32:
             raise ValueError(f"seed_everything must be 0 to 2^32 - 1, got {seed}; any small number will do")
@@ -108,72 +118,62 @@ class TrainCLI(LightningCLI):
             value = options.trainer[name]
             if value is not None and value != -1 and value <= 0:
                 raise ValueError(f"trainer.{name} must be above 0, got {value}; leave it out to use all")
+        if options.ckpt_path is None and self.name != "fit":
+            raise ValueError(f"{self.name} needs --ckpt_path, the .ckpt file to evaluate")
         root = options.trainer.default_root_dir
         check_writable("trainer.default_root_dir", "." if root is None else root)
 
-    def _parse_ckpt_path(self) -> None:
-        """Nothing: the configuration decides, and a .ckpt file of another one is refused."""
-
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
-        options = self._get(self.config_init, "trainer")
-        writes = self.subcommand == "fit" and not options.fast_dev_run
+        options = self.config_init.trainer
+        fits = self.name == "fit"
+        writes = fits and not options.fast_dev_run
         if options.logger in (None, True):
             kwargs["logger"] = new_loggers(options.default_root_dir or ".") if writes else False
         if not writes or kwargs.get("logger", options.logger) is False:
             self.save_config_callback = None
         callbacks = options.callbacks or []
         callbacks = list(callbacks) if isinstance(callbacks, list) else [callbacks]
-        own = any(isinstance(callback, ModelCheckpoint) for callback in callbacks)
-        if options.enable_checkpointing is not False and writes and not own:
+        saves = any(isinstance(callback, ModelCheckpoint) for callback in callbacks)
+        if options.enable_checkpointing is not False and writes and not saves:
             callbacks += [Best(), Last()]
-        if self.subcommand == "fit":
+        if fits:
             callbacks.append(Health())
             if options.enable_model_summary is not False:
                 callbacks.append(ShowSummary())
-            kwargs["enable_model_summary"] = False  # Lightning's own knows no bits
+            kwargs["enable_model_summary"] = False  # Lightning's summary knows no bits
         try:
             return super().instantiate_trainer(callbacks=callbacks, **kwargs)
-        except Exception as error:  # Lightning checks its many options in as many ways
-            raise ValueError(f"trainer: {error} (on any machine: --trainer.accelerator cpu)") from error
+        except Exception as error:  # Lightning refuses its many options with errors of many types
+            hint = "" if options.accelerator == "cpu" else " (on any machine: --trainer.accelerator cpu)"
+            raise ValueError(f"trainer: {error}{hint}") from error
 
     def after_instantiate_classes(self) -> None:
-        """Refuse a .ckpt file or data that will not do, before anything is written."""
-        ckpt_path = self._get(self.config, "ckpt_path")
-        if ckpt_path is None and self.subcommand != "fit":
-            raise ValueError(f"{self.subcommand} needs --ckpt_path, the .ckpt file to evaluate")
+        """Refuse a .ckpt file or data that does not fit, before anything is written."""
+        ckpt_path, fits = self.config.ckpt_path, self.name == "fit"
         if ckpt_path is not None:
             ckpt = read_ckpt("ckpt_path", ckpt_path)
-            check_fits(ckpt, ckpt_path, self.model)
-            self.model.on_load_checkpoint(ckpt)
-            if self.subcommand == "fit":
-                own = (self.model.hparams["optimizer"], self.model.hparams["quantization"])
-                phases = {key: self.model.hparams[key] for key in PHASES}
-                check_resumable(ckpt, ckpt_path, *own, phases, self.trainer.max_epochs)
-        if self.subcommand == "fit":
-            self._check_devices()
+            load_state(ckpt, ckpt_path, self.model)
+            if fits:
+                check_resumable(ckpt, ckpt_path, self.model.hparams, self.trainer.max_epochs)
+        if fits:
+            self._check_strategy()
             self.model.load_teacher()
-            if ckpt_path is None:
-                self.model.load_start()
+            self.model.load_start()  # nothing to do in a resumed run
         self.datamodule.prepare_data()
-        self.datamodule.setup(self.subcommand)
+        self.datamodule.setup(self.name)
 
-    def _check_devices(self) -> None:
-        """Refuse phases of learned scales where processes wait for every gradient: some phases have none."""
-        strategy = self.trainer.strategy
-        waits = isinstance(strategy, DDPStrategy) and not strategy._ddp_kwargs.get("find_unused_parameters")
+    def _check_strategy(self) -> None:
+        """Refuse phases of learned scales where processes wait for each gradient: in some phases none comes.
+
+        A strategy that is given as a class with its arguments is the user's own decision.
+        """
+        name = self.config.trainer.strategy
+        waits = isinstance(name, str) and "find_unused_parameters_true" not in name
         phases = any(self.model.hparams[key] not in (0, None) for key in ("float_epochs", "freeze_epoch"))
-        scales = (module for module in self.model.modules() if isinstance(module, Scale))
-        if waits and phases and any(True for scale in scales for _ in scale.parameters()):
+        scales = [module for module in self.model.modules() if isinstance(module, Scale)]
+        learned = any(True for scale in scales for _ in scale.parameters())
+        if isinstance(self.trainer.strategy, DDPStrategy) and waits and phases and learned:
             raise ValueError(
                 "float_epochs and freeze_epoch with learned scales on several devices need "
                 "--trainer.strategy ddp_find_unused_parameters_true"
             )
-
-    def fit(self, **kwargs: Any) -> None:
-        self.run = partial(self.trainer.fit, **kwargs, weights_only=True)
-
-    def validate(self, ckpt_path: str, **kwargs: Any) -> None:
-        self.run = partial(self.trainer.validate, **kwargs)  # the model holds the .ckpt file's state already
-
-    def test(self, ckpt_path: str, **kwargs: Any) -> None:
-        self.run = partial(self.trainer.test, **kwargs)

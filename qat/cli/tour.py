@@ -1,63 +1,22 @@
-"""The tour: experiments on gradients that are written by hand, each expected and measured."""
+"""The tour in a terminal: experiments on custom gradients, expected beside measured."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
 
+from qat.cli.exits import leave
 from qat.cli.parser import OneLineParser
-from qat.cli.train import leave
-from qat.tour import (
-    causes,
-    check,
-    context,
-    contract,
-    losses,
-    need,
-    recompute,
-    second,
-    stable,
-)
-from qat.tour.experiment import Chapter, Result, run_experiment
-from qat.tour.page import check_file, write_page
-from qat.tour.terminal import show_chapter, show_end, show_result
+from qat.tour import CHAPTERS, run_tour, write_page
+from qat.tour.experiment import Chapter, Finished
+from qat.tour.text import excerpt, readable
+from qat.whole_file import check_folder
 
-CHAPTERS: tuple[Chapter, ...] = tuple(
-    part.CHAPTER
-    for part in (
-        need,
-        contract,
-        context,
-        recompute,
-        check,
-        second,
-        causes,
-        stable,
-        losses,
-    )
-)
-
-
-def run_tour(
-    chapters: Sequence[Chapter], show: Callable[[Chapter, Result | None], None] | None = None
-) -> list[tuple[Chapter, list[Result]]]:
-    """Run all experiments in order.
-
-    Args:
-        chapters: what to run.
-        show: called with each chapter and None when it begins, and with each result when it is there.
-    """
-    results = []
-    for chapter in chapters:
-        if show:
-            show(chapter, None)
-        group = []
-        for subject in chapter.experiments:
-            group.append(run_experiment(subject))
-            if show:
-                show(chapter, group[-1])
-        results.append((chapter, group))
-    return results
+DESCRIPTION = "Run experiments on custom gradients and compare what they measure with what is expected."
+HTML_HELP = "Also write the experiments, with their graphs, as one HTML page."
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -66,36 +25,50 @@ def main(argv: Sequence[str] | None = None) -> None:
     Raises:
         SystemExit: 1 where a measured value is not the expected one, 2 on bad input.
     """
-    parser = OneLineParser(
-        description="Gradients by hand: experiments, each expected and measured.", allow_abbrev=False
-    )
-    parser.add_argument(
-        "--html", type=str | None, default=None, help="Write the tour with its graphs as one page."
-    )
-    args = parser.parse_args(None if argv is None else list(argv))
-    try:
-        if args.html is not None:
-            check_file("html", args.html)
-    except ValueError as error:
-        leave(f"error: {error}", 2)
+    parser = OneLineParser(description=DESCRIPTION, allow_abbrev=False)
+    parser.add_argument("--html", type=str | None, default=None, metavar="FILE", help=HTML_HELP)
+    html = parser.parse_args(None if argv is None else list(argv)).html
     console = Console(highlight=False)
-    counts = {"chapter": 0, "experiment": 0}
 
-    def show(chapter: Chapter, result: Result | None) -> None:
-        counts["experiment" if result else "chapter"] += 1
-        if result:
-            show_result(console, counts["experiment"], result)
+    def show(chapter: Chapter, finished: Finished | None) -> None:
+        if finished:
+            _show_experiment(console, finished)
         else:
-            show_chapter(console, counts["chapter"], chapter)
+            console.rule(Text(chapter.title, "bold"), align="left", style="dim")
 
-    tour = run_tour(CHAPTERS, show)
-    if args.html is not None:
-        try:
-            write_page(args.html, tour)
-        except OSError as error:  # a full disk, say
-            leave(f"error: {error}", 2)
-        console.print(f"written to {args.html}", soft_wrap=True)
-    results = [result for _, group in tour for result in group]
-    show_end(console, results)
-    if not all(result.ok for result in results):
+    try:
+        if html is not None:
+            check_folder(html)  # before the experiments run
+        tour = run_tour(CHAPTERS, show)
+        if html is not None:
+            console.print(f"written to {write_page(html, tour)}", soft_wrap=True)
+    except (ValueError, OSError) as error:
+        leave(f"error: html: {error}", 2)
+    results = [finished for _, group in tour for finished in group]
+    wrong = [finished for finished in results if not finished.ok]
+    for finished in wrong:
+        console.print(_mark(console, False), finished.number, finished.experiment.title)
+    console.print(f"{len(results) - len(wrong)} of {len(results)} as expected")
+    if wrong:
         sys.exit(1)
+
+
+def _show_experiment(console: Console, finished: Finished) -> None:
+    """Its title with a tick or a cross, the explanation, and expected beside measured values."""
+    title = Text.assemble((f"{finished.number:3} ", "dim"), _mark(console, finished.ok), " ")
+    console.print(title.append(finished.experiment.title, "bold"))
+    console.print(Padding(Text(finished.experiment.why, "italic"), (0, 0, 0, 6)))
+    table = Table(box=None, padding=(0, 2, 0, 0), expand=True, header_style="dim")
+    for heading, ratio in (("", 6), ("expected", 7), ("measured", 7)):
+        table.add_column(heading, ratio=ratio, overflow="fold")
+    table.add_column(width=1)
+    for finding in finished.findings:
+        measured = Text(excerpt(finding.expected, finding.measured), "" if finding.ok else "red")
+        expected = Text(readable(finding.expected))
+        table.add_row(Text(finding.name), expected, measured, _mark(console, finding.ok))
+    console.print(Padding(table, (0, 0, 1, 6)))
+
+
+def _mark(console: Console, ok: bool) -> Text:
+    marks = "\N{BALLOT X}\N{CHECK MARK}" if console.encoding.lower().startswith("utf") else "X+"
+    return Text(marks[ok], "green" if ok else "red")

@@ -1,6 +1,6 @@
 """Image data sets in memory, as one LightningDataModule.
 
-Images enter as floats in [0, 1], byte / 255, without mean/std normalisation: on an 8-bit grid of scale 1/255
+Images are floats in [0, 1], byte / 255, without mean/std normalisation: on an 8-bit grid with the scale 1/255
 their codes are the bytes.
 """
 

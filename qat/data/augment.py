@@ -10,7 +10,7 @@ PADDING = 4
 
 
 def crop_flip(images: Tensor, top: Tensor, left: Tensor, flip: Tensor) -> Tensor:
-    """Shift each image inside `PADDING` zero pixels, then mirror it where `flip`.
+    """Shift each image within a border of `PADDING` zero pixels, then mirror it where `flip` is true.
 
     Shape: images `(N, C, H, W)`, top and left int64 `(N,)` in 0..8 (4 leaves the image in its place), flip
     bool `(N,)` -> `(N, C, H, W)`.
@@ -23,11 +23,11 @@ def crop_flip(images: Tensor, top: Tensor, left: Tensor, flip: Tensor) -> Tensor
 
 
 class CropFlip:
-    """`crop_flip` with choices that depend on (seed, epoch, image) alone.
+    """`crop_flip` with random choices that depend on (seed, epoch, image) alone.
 
-    All choices of an epoch are drawn at once from a generator of their own. So they are the same whatever the
-    batch size, the number of processes or the point of resuming, and the global generator never moves.
-    Colour images are mirrored with probability 1/2; grayscale ones never, since they may be digits.
+    A separate generator draws all choices of an epoch at once. Batch size, number of processes and resuming
+    do not change them, and the global generator does not move. Colour images are mirrored with probability
+    1/2, grayscale images never, because they may be digits.
     """
 
     def __init__(self, count: int, channels: int, seed: int) -> None:
@@ -38,11 +38,11 @@ class CropFlip:
 
     def set_epoch(self, epoch: int) -> None:
         """Draw the choices of epoch `epoch` (from 0)."""
-        # Half a turn away from the seeds that order the images.
+        # 2^31 away from the seeds that order the images.
         generator = torch.Generator().manual_seed((epoch_seed(self.seed) + 2**31 + epoch) % 2**32)
         self.top, self.left = torch.randint(0, 2 * PADDING + 1, (2, self.count), generator=generator)
         self.flip = (torch.rand(self.count, generator=generator) < 0.5) & self.mirror
 
     def __call__(self, images: Tensor, index: Tensor) -> Tensor:
-        """Images `(N, C, H, W)` with numbers `index` `(N,)` -> the same shape."""
+        """Images `(N, C, H, W)` whose numbers in the data set are `index` `(N,)` -> the same shape."""
         return crop_flip(images, self.top[index], self.left[index], self.flip[index])

@@ -1,4 +1,4 @@
-"""CIFAR-10 (Krizhevsky 2009): as a folder of images where there is one, else through torchvision."""
+"""CIFAR-10 (Krizhevsky 2009): from a folder of images if there is one, else from torchvision."""
 
 from pathlib import Path
 
@@ -20,13 +20,13 @@ def shape(root: Path) -> tuple[tuple[int, int, int], int]:
 
 
 def image_folder(root: Path) -> Path | None:
-    """`root/cifar10` where it holds train/ and test/."""
+    """`root/cifar10` if it holds train/ and test/, else None."""
     path = root / "cifar10"
     return path if (path / "train").is_dir() and (path / "test").is_dir() else None
 
 
 def prepare(root: Path) -> None:
-    """Decode the image folder once, or download torchvision's files where they are absent."""
+    """Decode the image folder once, or download torchvision's files if they are missing."""
     path = image_folder(root)
     if path is not None:
         load(root)
@@ -35,7 +35,7 @@ def prepare(root: Path) -> None:
 
 
 def load(root: Path) -> ImageSet:
-    """50,000 training and 10,000 test images; raise ValueError where they are missing or damaged."""
+    """50,000 training and 10,000 test images; raises ValueError if they are missing or damaged."""
     path = image_folder(root)
     return _load_pickles(root) if path is None else _load_folder(path)
 

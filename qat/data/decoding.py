@@ -1,4 +1,4 @@
-"""Image files to bytes."""
+"""Decode image files to bytes."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ COLOUR = ("P", "RGB", "RGBA", "CMYK", "YCbCr")
 
 
 def channels_of(file: Path) -> int:
-    """1 for a grayscale image, 3 for a colour one."""
+    """1 for a grayscale image, 3 for a colour image."""
     try:
         with Image.open(file) as image:
             return 1 if image.mode in GRAY else 3
@@ -24,7 +24,7 @@ def channels_of(file: Path) -> int:
 
 
 def decode(file: Path, channels: int) -> Tensor:
-    """One image as uint8 `(channels, H, W)`; raise ValueError where it cannot be read or is not 8-bit."""
+    """One image as uint8 `(channels, H, W)`; raises ValueError if it cannot be read or is not 8-bit."""
     try:
         with Image.open(file) as image:
             if image.mode not in GRAY + COLOUR:
@@ -43,7 +43,7 @@ def _unreadable(file: Path, error: Exception) -> ValueError:
 def decode_all(
     train: list[tuple[Path, int]], test: list[tuple[Path, int]], names: tuple[str, ...]
 ) -> ImageSet:
-    """Decode (file, label) pairs, all in the channels and the size of the first."""
+    """Decode (file, label) pairs; all images must have the size of the first and get its channels."""
     files = [file for file, _ in train + test]
     first = decode(files[0], channels_of(files[0]))
     images = torch.empty(len(files), *first.shape, dtype=torch.uint8)

@@ -1,4 +1,4 @@
-"""Downloads that fail in one line."""
+"""Errors of one line for data sets that are missing or cannot be downloaded."""
 
 from collections.abc import Callable
 from http.client import HTTPException
@@ -6,20 +6,20 @@ from pathlib import Path
 
 
 def missing(what: str, path: Path, reason: str) -> ValueError:
-    """The error for a data set that is not where it was looked for."""
+    """The error for a data set that is not in `path`."""
     return ValueError(
-        f"data_root: no {what} in {path.absolute()} ({reason}); use --data mnist5k (train.py: --data.name"
-        f" mnist5k), which needs no download, or set data_root or QAT_DATA to the folder that holds it"
+        f"data_root: no {what} in {path.absolute()} ({reason}); set data_root or QAT_DATA to the folder that"
+        f" holds it, or use the data set mnist5k, which needs no download"
     )
 
 
 def download(what: str, path: Path, fetch: Callable[[], object]) -> None:
-    """Call `fetch`; a failure (network, disk, checksum) is a ValueError of one line that names `path`."""
+    """Call `fetch`; raises a ValueError of one line that names `path` if network, disk or checksum fail."""
     made = [p for p in (path, *path.parents) if not p.exists()]
     try:
         fetch()
     except (OSError, RuntimeError, HTTPException) as error:
-        for folder in made:  # from the inside out; what holds something stays
+        for folder in made:  # the innermost first; a folder that holds something stays
             if folder.is_dir() and not any(folder.iterdir()):
                 folder.rmdir()
         cause = str(error).strip().split("\n")[0].rstrip(":") or type(error).__name__

@@ -1,4 +1,4 @@
-"""Any folder of images `root/{train,test}/<class>/*`, all of one size, decoded once."""
+"""A folder of images `root/{train,test}/<class>/*` of one size, decoded once."""
 
 import hashlib
 from pathlib import Path
@@ -13,7 +13,7 @@ PARTS = ("train", "test")
 
 
 def shape(root: Path) -> tuple[tuple[int, int, int], int]:
-    """`((C, H, W), classes)` from the folders' names and the first image; raise ValueError as `load` does."""
+    """`((C, H, W), classes)` by the folders' names and the first image; raises ValueError as `load`."""
     names = class_names(root)
     first = image_files(root / "train" / names[0])[0]
     channels, height, width = decode(first, channels_of(first)).shape
@@ -21,16 +21,19 @@ def shape(root: Path) -> tuple[tuple[int, int, int], int]:
 
 
 def prepare(root: Path) -> None:
-    """Decode the folder into its cache, where that has not been done."""
+    """Decode the folder into its cache, unless that is done."""
     load(root)
 
 
 def load(root: Path) -> ImageSet:
-    """The folder's images, from its cache where no file was added, removed, resized or touched since.
+    """The images of the folder, from its cache if no file was added, removed or changed since.
 
-    Classes are numbered in the order of their names. The first image decides on grayscale (1 channel) or
-    colour (3 channels) and on the size. Raises ValueError: a folder is missing or empty, train/ and test/
-    differ in classes, an image cannot be read or differs in size.
+    Classes are numbered in the order of their names. The first image decides the size and whether all images
+    are grayscale (1 channel) or colour (3 channels).
+
+    Raises:
+        ValueError: a folder is missing or empty, train/ and test/ have different classes, or an image cannot
+            be read or has another size.
     """
     names = class_names(root)
     files = {
@@ -46,7 +49,7 @@ def load(root: Path) -> ImageSet:
 
 
 def class_names(root: Path) -> tuple[str, ...]:
-    """The names of the class folders, sorted, the same in train/ and test/."""
+    """The sorted names of the class folders, which must be the same in train/ and test/."""
     found = {}
     for part in PARTS:
         path = root / part
@@ -68,7 +71,7 @@ def class_names(root: Path) -> tuple[str, ...]:
 
 
 def image_files(path: Path) -> list[Path]:
-    """The image files in a class folder, sorted by name; hidden files and other suffixes are left out."""
+    """The image files in a class folder, sorted by name; not hidden files or files with other suffixes."""
     files = [file for file in path.iterdir() if file.suffix.lower() in IMG_EXTENSIONS and file.name[0] != "."]
     if not files:
         raise ValueError(
@@ -79,7 +82,7 @@ def image_files(path: Path) -> list[Path]:
 
 
 def fingerprint(files: list[Path]) -> str:
-    """A digest over the files' parts, classes, names, sizes and modification times."""
+    """A digest of the parts, classes, names, sizes and modification times of the files."""
     digest = hashlib.sha256()
     for file in files:
         status = file.stat()

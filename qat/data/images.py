@@ -1,4 +1,4 @@
-"""Image sets held in memory as bytes, handed out as whole float batches."""
+"""Image sets: bytes in memory, read as whole float batches."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class Images(Dataset[Batch]):
         return len(self.images)
 
     def set_epoch(self, epoch: int) -> None:
-        """Augment as epoch `epoch` does; the training sampler calls this."""
+        """Use the augmentation of epoch `epoch`; the training sampler calls this."""
         if self.augment is not None:
             self.augment.set_epoch(epoch)
 
@@ -49,15 +49,17 @@ class Images(Dataset[Batch]):
         return images[0], labels[0]
 
     def __getitems__(self, indices: Sequence[int]) -> Batch:
-        # torch's loader prefers this method to one __getitem__ a sample, which would cost more than training.
+        # torch's loader prefers this method to one __getitem__ for each sample, which costs more than
+        # training.
         index = torch.as_tensor(indices, dtype=torch.int64)
         images = self.images[index]
         if self.augment is not None:
             images = self.augment(images, index)
-        # Divided, not multiplied by the reciprocal: on a grid of scale 1/255 the codes are then the bytes.
+        # Division, not multiplication by the reciprocal: on a grid with the scale 1/255 the codes are the
+        # bytes.
         return images.float().div_(255), self.labels[index]
 
 
-def as_is(batch: T) -> T:
+def keep_batch(batch: T) -> T:
     """The collate function for `Images`, whose batches are already whole."""
     return batch

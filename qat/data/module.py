@@ -5,30 +5,30 @@ from lightning import LightningDataModule
 from torch.utils.data import DataLoader
 
 from qat.data.augment import CropFlip
-from qat.data.images import Batch, Images, as_is
+from qat.data.images import Batch, Images, keep_batch
 from qat.data.order import EpochSampler
-from qat.data.sources import DataName, Shape, find_source, resolve_root
+from qat.data.sources import DataName, find_source, resolve_root
 from qat.data.split import stratified_split
 
 
 class ImageData(LightningDataModule):
-    """Images in memory; batches `(images, labels)`: float32 `(B, C, H, W)` in [0, 1], int64 `(B,)`.
+    """Images in memory, as batches for training, validation and test.
 
-    The validation images are a fixed part of the training set, the same for every seed. Training batches are
-    all of `batch_size`, the last short one left out unless there is no other; validation and test see every
-    image.
+    Batches are `(images, labels)`: float32 `(B, C, H, W)` in [0, 1] and int64 `(B,)`. The validation images
+    are a fixed part of the training set, the same for each seed. Training leaves out the last batch if it is
+    short, unless it is the only one; validation and test use all images.
 
     Args:
         name: mnist5k (4,000 + 1,000 images, no download), mnist, cifar10, or folder: `train/` and `test/` in
             the data root, each with one folder of images per class.
-        data_root: where the data lies or is downloaded to; default: the environment variable QAT_DATA, else
-            `data`.
-        batch_size: images a batch and process.
-        augment: shift training images by up to 4 pixels and mirror colour ones.
+        data_root: the folder of the data; None: the environment variable QAT_DATA, or `data`.
+        batch_size: images in a batch, for each process.
+        augment: shift training images by up to 4 pixels, and mirror half of them if they are in colour.
         seed: decides the order and the augmentation of each epoch, 0 to 2^32 - 1.
-        val_fraction: part of the training set kept for validation, of each class, between 0 and 1.
+        val_fraction: the share of each class that is kept for validation, between 0 and 1.
 
-    Raises ValueError: an argument out of range; data missing, damaged or not to be downloaded.
+    Raises:
+        ValueError: an argument is out of range; the data is missing, damaged or cannot be downloaded.
     """
 
     def __init__(
@@ -44,29 +44,19 @@ class ImageData(LightningDataModule):
         self.source = find_source(name)
         self.root = resolve_root(data_root)
         if batch_size < 1:
-            raise ValueError(f"batch_size: must be at least 1 image, got {batch_size}; 128 is a good start")
+            raise ValueError(f"batch_size must be at least 1 image, got {batch_size}; 128 is a good start")
         if not 0 <= seed < 2**32:
-            raise ValueError(f"seed: must be 0 to 2^32 - 1, got {seed}; any small number will do")
+            raise ValueError(f"seed must be 0 to 2^32 - 1, got {seed}; any small number will do")
         if not 0 < val_fraction < 1:
-            raise ValueError(f"val_fraction: must lie between 0 and 1, got {val_fraction}; 0.1 keeps a tenth")
+            raise ValueError(f"val_fraction must be between 0 and 1, got {val_fraction}; 0.1 keeps a tenth")
         self.batch_size = batch_size
         self.augment = augment
         self.seed = seed
         self.val_fraction = val_fraction
         self._parts: tuple[Images, Images, Images] | None = None
 
-    @property
-    def input_shape(self) -> Shape:
-        """`(C, H, W)` of one image; known before the data is loaded."""
-        return self.source.shape(self.root)[0]
-
-    @property
-    def classes(self) -> int:
-        """The number of classes; known before the data is loaded."""
-        return self.source.shape(self.root)[1]
-
     def prepare_data(self) -> None:
-        """Download or decode what is absent; Lightning calls it in one process a machine."""
+        """Download or decode what is missing; Lightning calls it in one process of each machine."""
         self.source.prepare(self.root)
 
     def setup(self, stage: str = "fit") -> None:
@@ -91,7 +81,7 @@ class ImageData(LightningDataModule):
         return self._parts
 
     def train_dataloader(self) -> DataLoader[Batch]:
-        """Training batches in an order of (seed, epoch); each process gets its share."""
+        """Training batches in the order of (seed, epoch); each process gets its share."""
         dataset = self._load()[0]
         replicas, rank = (self.trainer.world_size, self.trainer.global_rank) if self.trainer else (1, 0)
         sampler = EpochSampler(dataset, self.seed, replicas, rank)
@@ -108,13 +98,14 @@ class ImageData(LightningDataModule):
     def _loader(
         self, dataset: Images, sampler: EpochSampler | None = None, drop_last: bool = False
     ) -> DataLoader[Batch]:
-        # No workers: a batch is one indexing of memory, cheaper than handing it over from another process.
-        # A loader draws a number each time it starts; from its own generator, the global one stays untouched.
+        # No workers: reading a batch from memory is cheaper than passing it on from another process.
+        # The loader draws a number each time it starts: with a separate generator, the global one does not
+        # move.
         return DataLoader(
             dataset,
             self.batch_size,
             sampler=sampler,
             drop_last=drop_last,
-            collate_fn=as_is,
+            collate_fn=keep_batch,
             generator=torch.Generator(),
         )

@@ -16,10 +16,10 @@ Shape = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Source:
-    """What is to be known of a data set, each as a function of the data root."""
+    """Functions of one data set; each takes the data root."""
 
-    shape: Callable[[Path], tuple[Shape, int]]  # ((C, H, W), classes), before anything is downloaded
-    prepare: Callable[[Path], None]  # download or decode what is absent; in one process only
+    shape: Callable[[Path], tuple[Shape, int]]  # ((C, H, W), classes); downloads nothing
+    prepare: Callable[[Path], None]  # downloads or decodes what is missing; in one process only
     load: Callable[[Path], ImageSet]
 
 
@@ -32,20 +32,21 @@ SOURCES: dict[str, Source] = {
 
 
 def find_source(name: str) -> Source:
-    """The source of that name; raise ValueError with the nearest names otherwise."""
+    """The source with this name; raises ValueError with the nearest names if there is none."""
     if name not in SOURCES:
         raise unknown_name("data", name, SOURCES)
     return SOURCES[name]
 
 
 def resolve_root(data_root: str | None) -> Path:
-    """Where big data lies: `data_root`, else the environment variable QAT_DATA, else `data`."""
+    """The folder of the data: `data_root`, else the environment variable QAT_DATA, else `data`."""
     return Path(data_root or os.environ.get("QAT_DATA") or "data").expanduser()
 
 
 def data_shape(name: DataName, data_root: str | None = None) -> tuple[Shape, int]:
-    """`((C, H, W), classes)` of a data set, without loading it; a folder is looked at, the others are known.
+    """`((C, H, W), classes)` of a data set, without loading it; a folder of images is inspected.
 
-    Raises ValueError: unknown name; a folder without images.
+    Raises:
+        ValueError: the name is unknown, or the folder has no images.
     """
     return find_source(name).shape(resolve_root(data_root))

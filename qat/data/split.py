@@ -5,10 +5,10 @@ from torch import Tensor
 
 
 def stratified_split(labels: Tensor, fraction: float) -> tuple[Tensor, Tensor]:
-    """Indices `(rest, taken)`, ascending: `fraction` (0..1, exclusive) of each class is taken, at random.
+    """Ascending indices `(rest, taken)`: a random `fraction` (0..1, exclusive) of each class is taken.
 
-    The same labels always give the same split, whatever the global generator. A class of at least two images
-    has one on both sides; a single image stays in the rest.
+    The same labels always give the same split; the global generator has no influence. A class of two or more
+    images has at least one in both parts; a single image stays in the rest.
 
     Shape: labels int64 `(N,)` -> int64 `(N - M,)` and `(M,)`.
     """

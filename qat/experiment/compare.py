@@ -21,7 +21,8 @@ from qat.layers import summary
 from qat.memory import saved_bytes
 from qat.progress import of_a_whole
 from qat.training.health import Health
-from qat.training.result import SCHEMA, Recorder, digests, write_json
+from qat.training.result import SCHEMA, Recorder, digests
+from qat.whole_file import write_json
 
 
 class _Advance(Callback):

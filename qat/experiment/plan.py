@@ -12,7 +12,7 @@ from qat.layers import Quantization
 from qat.models import MODELS, ModelName
 from qat.names import unknown_name
 from qat.training.classifier import Classifier
-from qat.training.objective import LOSSES, LossName
+from qat.training.loss import LOSSES, LossName
 from qat.training.result import versions
 
 

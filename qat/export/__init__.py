@@ -1,28 +1,37 @@
 """A trained model for other runtimes, and the proof that it is the same."""
 
-from qat.export.c.source import CSource, write_c
-from qat.export.integers.integer import IntegerAgreement, IntegerModel
-from qat.export.integers.npz import write_npz
-from qat.export.integers.program import Accumulator, Program
-from qat.export.onnx.first_difference import Difference
-from qat.export.onnx.onnx import export_onnx
-from qat.export.onnx.sizes import Sizes, c_sizes, npz_sizes, onnx_sizes
-from qat.export.onnx.verify import Agreement, Verification, verify
+from qat.export.agreement import Agreement
+from qat.export.c import COMPILERS, CSource, c_logits, find_compiler, write_c
+from qat.export.integers import (
+    Accumulator,
+    IntegerAgreement,
+    IntegerModel,
+    Program,
+    npz_logits,
+    write_npz,
+)
+from qat.export.onnx import CodeDifference, Verification, export_onnx, verify
+from qat.export.sizes import Sizes, c_sizes, npz_sizes, onnx_sizes, sizes_by_width
 
 __all__ = [
+    "COMPILERS",
     "Accumulator",
     "Agreement",
     "CSource",
-    "Difference",
+    "CodeDifference",
     "IntegerAgreement",
     "IntegerModel",
     "Program",
     "Sizes",
     "Verification",
+    "c_logits",
     "c_sizes",
     "export_onnx",
+    "find_compiler",
+    "npz_logits",
     "npz_sizes",
     "onnx_sizes",
+    "sizes_by_width",
     "verify",
     "write_c",
     "write_npz",

@@ -1,4 +1,4 @@
-"""Functions whose backward is chosen, not derived."""
+"""Functions with a chosen gradient in place of the derived one."""
 
 from qat.gradients.check import check_gradient
 from qat.gradients.check.verdict import Finding, Verdict

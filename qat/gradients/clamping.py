@@ -1,4 +1,4 @@
-"""Clamping with a gradient that passes on both ends of the interval."""
+"""Clamping with a gradient that passes at both ends of the interval."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from qat.gradients.masking import equal, masked
 
 
 class _Clamp(torch.autograd.Function):
-    """Bounds are numbers: one byte an element is kept, or nothing for a frozen input."""
+    """Bounds are numbers. Keeps one byte per element, or nothing if the input needs no gradient."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, low: float, high: float) -> Tensor:
@@ -25,13 +25,13 @@ class _Clamp(torch.autograd.Function):
 
 
 class _ClampBetween(torch.autograd.Function):
-    """Bounds are tensors, which may learn: one byte an element for each that wants a gradient."""
+    """Bounds are tensors, which may learn. Keeps one byte per element for each that needs a gradient."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, low: Tensor, high: Tensor) -> Tensor:
         ctx.shapes = (x.shape, low.shape, high.shape)
         raised = torch.maximum(x, low)
-        # As torch.clamp: where low > high, high wins everywhere.
+        # As torch.clamp: where low > high, the result is high.
         inside, below, above = (low <= x) & (x <= high), (x < low) & (low <= high), raised > high
         masks = zip((inside, below, above), ctx.needs_input_grad, strict=True)
         ctx.save_for_backward(*(mask if needed else None for mask, needed in masks))
@@ -46,18 +46,18 @@ class _ClampBetween(torch.autograd.Function):
 
 
 def clamp(x: Tensor, low: float | Tensor, high: float | Tensor) -> Tensor:
-    """Clamp to `[low, high]`; the gradient passes inside, ends included.
+    """Clamp to `[low, high]`; the gradient passes inside, including the ends.
 
     Forward: `min(max(x, low), high)`. Gradient of x: `g` where `low <= x <= high`, else 0; of low, where it
     is a tensor: the sum of `g` where `x < low`; of high: where `x > high`. Second derivative: that of
-    whatever follows, times the same masks. `torch.clamp` gives x nothing on the ends in current versions,
-    which would cut off the two outermost codes of a grid.
+    whatever follows, times the same masks. At the ends `torch.clamp` gives x no gradient in current versions,
+    which would exclude the two outermost codes of a grid.
 
     Args:
         x: any shape, any real dtype. NaN stays NaN, with the gradient 0.
-        low, high: numbers, or tensors that broadcast against x and whose gradient has their own shape. They
-            are compared in x's dtype. Where a tensor low lies above high, the result is high, to which all
-            of the gradient goes.
+        low, high: numbers, or tensors that broadcast against x, whose gradients have their own shapes. They
+            are compared in x's dtype. Where a tensor low lies above high, the result is high, which gets the
+            whole gradient.
 
     Shape: any -> the same (broadcast with tensor bounds).
 

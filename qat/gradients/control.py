@@ -1,9 +1,23 @@
 """Identities that change, stop or refuse the gradient."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
+
+
+class _ChangeGradient(torch.autograd.Function):
+    """Forward: `x`. Gradient: `change(g)`. Second derivative: that of `change`."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
+        ctx.change = change
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
+        return ctx.change(g), None
 
 
 def stop_gradient(x: Tensor) -> Tensor:
@@ -16,17 +30,6 @@ def stop_gradient(x: Tensor) -> Tensor:
     return x.detach()
 
 
-class _ScaleGradient(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, factor: float) -> Tensor:
-        ctx.factor = factor
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
-        return g * ctx.factor, None
-
-
 def scale_gradient(x: Tensor, factor: float) -> Tensor:
     """The identity with a gradient that is `factor` times as large.
 
@@ -34,23 +37,12 @@ def scale_gradient(x: Tensor, factor: float) -> Tensor:
 
     Args:
         x: any shape.
-        factor: any number; 0 still gives x a gradient, of zeros.
+        factor: any number; with 0, x still gets a gradient, of zeros.
 
-    Shape: any -> the same. Source: Esser et al. 2020 (LSQ), section 2.2, where it slows a learned scale
-    down; a negative factor is the gradient reversal of Ganin & Lempitsky 2015, section 3.
+    Shape: any -> the same. Source: Esser et al. 2020 (LSQ), section 2.2, where it slows down a learned scale;
+    a negative factor is the gradient reversal of Ganin & Lempitsky 2015, section 3.
     """
-    return _ScaleGradient.apply(x, factor)
-
-
-class _ClipValue(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, limit: float) -> Tensor:
-        ctx.limit = limit
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
-        return g.clamp(-ctx.limit, ctx.limit), None
+    return _ChangeGradient.apply(x, lambda g: g * factor)
 
 
 def clip_gradient_value(x: Tensor, limit: float) -> Tensor:
@@ -69,22 +61,7 @@ def clip_gradient_value(x: Tensor, limit: float) -> Tensor:
         ValueError: limit is not > 0.
     """
     _check_limit(limit)
-    return _ClipValue.apply(x, limit)
-
-
-class _ClipNorm(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, limit: float) -> Tensor:
-        ctx.limit = limit
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
-        # In float32 at least: the sum of squares overflows float16 soon, which would give a gradient of 0.
-        norm = torch.linalg.vector_norm(g, dtype=torch.promote_types(g.dtype, torch.float32))
-        # Divided only where it is too long, so that a zero gradient stays zero, also in its own derivative.
-        factor = (ctx.limit / norm.clamp(min=ctx.limit)).to(g.dtype)
-        return torch.where(norm > ctx.limit, g * factor, g), None
+    return _ChangeGradient.apply(x, lambda g: g.clamp(-limit, limit))
 
 
 def clip_gradient_norm(x: Tensor, limit: float) -> Tensor:
@@ -93,7 +70,7 @@ def clip_gradient_norm(x: Tensor, limit: float) -> Tensor:
     Forward: `x`. Gradient: `g * min(1, limit / |g|)`, the norm computed in float32 at least.
 
     Args:
-        x: any shape; the norm is taken over all of it, a batch included.
+        x: any shape; the norm is taken over the whole tensor, including the batch.
         limit: > 0, in units of the gradient.
 
     Shape: any -> the same. Source: Pascanu et al. 2013, "On the difficulty of training recurrent neural
@@ -103,7 +80,15 @@ def clip_gradient_norm(x: Tensor, limit: float) -> Tensor:
         ValueError: limit is not > 0.
     """
     _check_limit(limit)
-    return _ClipNorm.apply(x, limit)
+    return _ChangeGradient.apply(x, lambda g: _clip_norm(g, limit))
+
+
+def _clip_norm(g: Tensor, limit: float) -> Tensor:
+    # In float32 at least: in float16 the sum of squares overflows soon, which would give a gradient of 0.
+    norm = torch.linalg.vector_norm(g, dtype=torch.promote_types(g.dtype, torch.float32))
+    # Scaled only if it is too long, so that a zero gradient stays zero, and so does its own derivative.
+    factor = (limit / norm.clamp(min=limit)).to(g.dtype)
+    return torch.where(norm > limit, g * factor, g)
 
 
 class _Refuse(torch.autograd.Function):
@@ -121,16 +106,16 @@ class _Refuse(torch.autograd.Function):
 
 
 def refuse_second_derivative(gradient: Tensor, *depends_on: Tensor, name: str) -> Tensor:
-    """The identity whose backward raises: what a `backward` returns when it must not be differentiated.
+    """The identity whose backward raises: for a `backward` whose result must not be differentiated.
 
     Forward: `gradient`. Its own gradient: RuntimeError, with `name`.
 
-    `torch.autograd.function.once_differentiable` does not refuse: it returns a gradient without a graph, and
-    in a sum with other terms `torch.autograd.grad` then leaves that term out silently. This one makes the
-    returned gradient depend on its origins, so that whoever differentiates it arrives here. It keeps no
-    tensor, and costs nothing unless `create_graph=True`.
+    `torch.autograd.function.once_differentiable` does not refuse. It returns a gradient without a graph, and
+    in a sum with other terms `torch.autograd.grad` then omits that term silently. This function makes the
+    returned gradient depend on its origins, so that differentiating it arrives here. It keeps no tensor, and
+    costs nothing without `create_graph=True`.
 
-    Example, in a Function whose backward left torch:
+    Example, in a Function whose backward leaves torch:
 
         def backward(ctx, g):
             (x,) = ctx.saved_tensors
@@ -138,17 +123,17 @@ def refuse_second_derivative(gradient: Tensor, *depends_on: Tensor, name: str) -
 
     Args:
         gradient: what the backward returns.
-        depends_on: what it was computed from: the incoming gradient and the saved inputs. They may be left
-            out where `gradient` already hangs on them by torch operations.
+        depends_on: what it was computed from: the incoming gradient and the saved inputs. They may be omitted
+            if `gradient` already depends on them by torch operations.
         name: of the Function, for the message.
 
     Shape: that of `gradient`, any -> the same.
 
     Raises:
-        RuntimeError: in the backward of what it returned.
+        RuntimeError: in the backward of the result.
     """
     if not torch.is_grad_enabled():
-        return gradient  # nobody differentiates it again
+        return gradient  # it cannot be differentiated again
     return _Refuse.apply(name, gradient, *depends_on)
 
 

@@ -1,9 +1,9 @@
-"""Masks in forms that the CPU's vector units take: torch's kernels on bools do not use them."""
+"""Masks in forms that the CPU's vector units can use: torch does not vectorise its kernels on bools."""
 
 import torch
 from torch import Tensor
 
-_INTEGER = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes an element
+_INTEGER = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes per element
 
 
 def equal(x: Tensor, y: Tensor) -> Tensor:
@@ -12,10 +12,10 @@ def equal(x: Tensor, y: Tensor) -> Tensor:
 
 
 def masked(g: Tensor, mask: Tensor) -> Tensor:
-    """`g` where `mask`, else exactly 0, also where g is infinite or not a number.
+    """`g` where `mask` is true, else exactly 0, also where g is infinite or NaN.
 
-    Where it will be differentiated again this is `torch.where(mask, g, 0)`; else the mask's bits are laid on
-    those of g, which is ten times faster.
+    If the result may be differentiated again, this is `torch.where(mask, g, 0)`. Otherwise it is the faster
+    `masked_bitwise`.
 
     Args:
         g: a gradient, any shape, floats.
@@ -25,11 +25,14 @@ def masked(g: Tensor, mask: Tensor) -> Tensor:
     """
     if torch.is_grad_enabled() and g.requires_grad:
         return torch.where(mask, g, 0.0)
-    return with_bits(g, mask.view(torch.int8))
+    return masked_bitwise(g, mask.view(torch.int8))
 
 
-def with_bits(g: Tensor, mask: Tensor) -> Tensor:
-    """`masked` for a mask of int8 zeros and ones, without a derivative."""
+def masked_bitwise(g: Tensor, mask: Tensor) -> Tensor:
+    """`masked` by a bitwise and, ten times faster than `torch.where`, for an int8 mask of zeros and ones.
+
+    It has no derivative. Shape: any, twice the same -> the same.
+    """
     integer = _INTEGER[g.itemsize]
-    bits = mask.to(integer).neg_()  # all or none
+    bits = mask.to(integer).neg_()  # 0 keeps no bit, -1 keeps all bits
     return bits.bitwise_and_(g.view(integer)).view(g.dtype)

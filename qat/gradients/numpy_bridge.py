@@ -1,4 +1,4 @@
-"""NumPy code, or any simulator that speaks NumPy, as a node of the graph."""
+"""NumPy code, or a simulator with a NumPy interface, as a node of the graph."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,28 +14,20 @@ Array = np.ndarray[Any, Any]
 
 class _NumpyNode(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, node: "_Node", *inputs: Tensor) -> Tensor:
-        ctx.node = node
-        output = node.run_forward(inputs)
-        if node.backward is not None and any(ctx.needs_input_grad):
+    def forward(ctx: Any, code: "_NumpyCode", *inputs: Tensor) -> Tensor:
+        ctx.code = code
+        output = code.run_forward(inputs)
+        if code.backward is not None and any(ctx.needs_input_grad):
             ctx.save_for_backward(output, *inputs)
         return output
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        ctx.node.check_has_backward()
-        output, *inputs = ctx.saved_tensors
-        gradients = ctx.node.run_backward(g, output, inputs, ctx.needs_input_grad[1:])
-        # NumPy saw none of this: only a refusal keeps a second derivative from being wrong in silence.
-        refused = (
-            None if gradient is None else refuse_second_derivative(gradient, g, *inputs, name=ctx.node.name)
-            for gradient in gradients
-        )
-        return None, *refused
+        return None, *ctx.code.run_backward(g, ctx.saved_tensors, ctx.needs_input_grad[1:])
 
 
-class _Node:
-    """The two NumPy functions, with their arrays checked on the way in and out."""
+class _NumpyCode:
+    """The two NumPy functions, with checks of the arrays that go in and come out."""
 
     def __init__(self, forward: Callable[..., Any], backward: Callable[..., Any] | None) -> None:
         self.forward, self.backward = forward, backward
@@ -49,28 +41,28 @@ class _Node:
                 raise ValueError(
                     f"{self.name}: inputs must lie on one device, got {inputs[0].device} and {x.device}"
                 )
-        return self._tensor(self.forward(*(self._array(x) for x in inputs)), "forward", inputs[0])
+        return self._tensor(self.forward(*map(self._array, inputs)), "forward", inputs[0])
 
-    def check_has_backward(self) -> None:
+    def run_backward(self, g: Tensor, saved: Sequence[Tensor], needed: Sequence[bool]) -> list[Tensor | None]:
+        """The gradient of each needed input. `saved`: the output and the inputs."""
         if self.backward is None:
             raise RuntimeError(
                 f"{self.name} has no backward, but a gradient was asked for; give numpy_function one, "
                 "or stop the gradient with stop_gradient"
             )
-
-    def run_backward(
-        self, g: Tensor, output: Tensor, inputs: Sequence[Tensor], needed: Sequence[bool]
-    ) -> list[Tensor | None]:
-        assert self.backward is not None
-        arrays = self.backward(*(self._array(x) for x in (g, output, *inputs)))
+        inputs = saved[1:]
+        arrays = self.backward(*map(self._array, (g, *saved)))
         arrays = arrays if isinstance(arrays, tuple) else (arrays,)
         if len(arrays) != len(inputs):
             raise ValueError(
                 f"{self.name}: backward must return one gradient for each of the {len(inputs)} inputs, "
                 f"got {len(arrays)}"
             )
-        triples = zip(arrays, inputs, needed, strict=True)
-        return [self._gradient(array, x) if wanted else None for array, x, wanted in triples]
+        # torch does not see NumPy's operations: without a refusal a second derivative is silently wrong.
+        return [
+            refuse_second_derivative(self._gradient(array, x), g, *inputs, name=self.name) if need else None
+            for array, x, need in zip(arrays, inputs, needed, strict=True)
+        ]
 
     def _gradient(self, array: Any, x: Tensor) -> Tensor:
         gradient = self._tensor(array, "backward", x)
@@ -84,14 +76,14 @@ class _Node:
     def _array(self, x: Tensor) -> Array:
         if x.dtype == torch.bfloat16:
             raise TypeError(f"{self.name}: NumPy has no bfloat16; convert the input with .float()")
-        # A copy: NumPy code that works in place must not reach the graph's tensors past the version check.
+        # A copy: NumPy code that works in place would change the graph's tensors without autograd noticing.
         # "K" keeps the memory format.
         return x.detach().cpu().numpy().copy(order="K")
 
     def _tensor(self, array: Any, which: str, like: Tensor) -> Tensor:
         if not isinstance(array, (np.ndarray, np.generic)):
             raise TypeError(f"{self.name}: {which} must return a NumPy array, got {type(array).__name__}")
-        # A copy here too: a simulator may fill the same array again at the next call.
+        # Also a copy: a simulator may fill the same array again in the next call.
         tensor = torch.from_numpy(np.array(array))
         if tensor.dtype != like.dtype:
             raise TypeError(
@@ -104,12 +96,12 @@ class _Node:
 def numpy_function(
     forward: Callable[..., Any], backward: Callable[..., Any] | None = None
 ) -> Callable[..., Tensor]:
-    """Make NumPy code differentiable: a function of tensors whose two directions are NumPy functions.
+    """A function of tensors whose forward and backward are NumPy functions.
 
-    Forward: `forward(*inputs)`, arrays to one array of the first input's dtype and of any shape. Gradient:
-    `backward(g, output, *inputs)`, one array for each input, of its shape and dtype (a tuple where there are
-    several; None for one that needs no gradient, such as integers). Second derivative: refused, in every
-    case.
+    Forward: `forward(*inputs)`, from arrays to one array of the first input's dtype and of any shape.
+    Gradient: `backward(g, output, *inputs)`, one array for each input, of its shape and dtype (a tuple if
+    there are several; None for an input that needs no gradient, such as integers). Second derivative: always
+    refused.
 
     Example: a chip that rounds half up, trained with a straight-through gradient.
 
@@ -117,21 +109,24 @@ def numpy_function(
         Quantizer(IntGrid(4), ObservedScale(7, "ema"), rounding=round_half_up)
 
     Args:
-        forward: sees copies, which it may change.
-        backward: the same; None where no gradient is wanted.
+        forward: gets copies, which it may change.
+        backward: gets copies, too; None if no gradient is needed.
 
     Returns:
-        A function of tensors on one device. They go to the CPU, and the result comes back to that device.
-        `torch.compile` breaks the graph around it, and an exported model would hold its result as a constant.
+        A function of tensors on one device. They are copied to the CPU, and the result back to that device.
+        `torch.compile` breaks the graph around it, and an exported model would contain its result as a
+        constant.
 
     Raises:
-        RuntimeError: a gradient is asked for and there is no backward, or a second derivative.
-        TypeError: an array of another dtype, no array, no tensor, or bfloat16, which NumPy lacks.
-        ValueError: a gradient of another shape, another number of gradients than inputs, or two devices.
+        RuntimeError: a gradient is needed and there is no backward, or a second derivative is.
+        TypeError: an array has another dtype, a result is no array, an input is no tensor or is bfloat16,
+            which NumPy lacks.
+        ValueError: a gradient has another shape, there is not one gradient for each input, or the inputs lie
+            on two devices.
     """
-    node = _Node(forward, backward)
+    code = _NumpyCode(forward, backward)
 
     def function(*inputs: Tensor) -> Tensor:
-        return _NumpyNode.apply(node, *inputs)
+        return _NumpyNode.apply(code, *inputs)
 
     return function

@@ -1,4 +1,4 @@
-"""Roundings: one forward (round half to even; but for the random one), many gradients.
+"""Roundings: one forward (round half to even, except for the stochastic one), many gradients.
 
 None of them sees a scale or bits.
 """
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from qat.gradients.control import refuse_second_derivative
 from qat.gradients.masking import masked
+from qat.gradients.straight_through import straight_through
 
 Rounding = Callable[[Tensor], Tensor]
 
@@ -28,16 +29,6 @@ def round_zero(x: Tensor) -> Tensor:
     return torch.round(x)
 
 
-class _RoundSTE(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        return torch.round(x)
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Tensor:
-        return g
-
-
 def round_ste(x: Tensor) -> Tensor:
     """Round half to even with the straight-through gradient.
 
@@ -46,7 +37,7 @@ def round_ste(x: Tensor) -> Tensor:
     Shape: any -> the same. Source: Bengio et al. 2013, "Estimating or propagating gradients through
     stochastic neurons", section 2.3.
     """
-    return _RoundSTE.apply(x)
+    return straight_through(x, torch.round)
 
 
 class _RoundEWGS(torch.autograd.Function):
@@ -67,7 +58,7 @@ def round_ewgs(x: Tensor, delta: float = 1e-3) -> Tensor:
     """Round half to even with element-wise gradient scaling.
 
     Forward: `round(x)`. Gradient: `g (1 + delta sign(g) (x - round(x)))`: larger where the step leads away
-    from the value rounded to. It is not linear in g, so it has no second derivative: refused.
+    from the rounded value. It is not linear in g, so the second derivative is refused.
 
     Args:
         x: any shape.
@@ -82,7 +73,7 @@ def round_ewgs(x: Tensor, delta: float = 1e-3) -> Tensor:
     Source: Lee et al. 2021, "Network quantization with element-wise gradient scaling", equation 4.
     """
     if not delta >= 0:
-        raise ValueError(f"delta must be >= 0, got {delta!r}; 1e-3 is usual, 0 is straight-through")
+        raise ValueError(f"delta must be >= 0, got {delta!r}; 1e-3 is the default, 0 is straight-through")
     return _RoundEWGS.apply(x, delta)
 
 
@@ -106,7 +97,7 @@ def round_soft(x: Tensor, sharpness: float = 2.2) -> Tensor:
 
     Forward: `round(x)`. Gradient, with k = sharpness and r = x - floor(x) - 0.5:
     `g k (1 - tanh^2(k r)) / (2 tanh(k / 2))`, the derivative of
-    `floor(x) + 0.5 + tanh(k r) / (2 tanh(k / 2))`; second derivative: the second of that staircase.
+    `floor(x) + 0.5 + tanh(k r) / (2 tanh(k / 2))`. Second derivative: the second one of that staircase.
 
     Args:
         x: any shape.
@@ -121,41 +112,35 @@ def round_soft(x: Tensor, sharpness: float = 2.2) -> Tensor:
     Source: Gong et al. 2019, "Differentiable soft quantization", section 3.2.
     """
     if not sharpness > 0:
-        raise ValueError(f"sharpness must be > 0, got {sharpness!r}; 2.2 is usual")
+        raise ValueError(f"sharpness must be > 0, got {sharpness!r}; 2.2 is the default")
     return _RoundSoft.apply(x, sharpness)
-
-
-class _RoundStochastic(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, generator: torch.Generator | None) -> Tensor:
-        # floor(x + u) itself is not right in floating point: 3 + 0.999 is 4 in bfloat16, and its u has too
-        # few bits for small fractions. x - floor(x) is exact.
-        u = torch.empty_like(x, dtype=torch.promote_types(x.dtype, torch.float32))
-        low = torch.floor(x)
-        # lt_ writes 0 and 1 as floats: bools are several times slower.
-        return low.add_(u.uniform_(generator=generator).lt_(x - low))
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
-        return g, None
 
 
 def round_stochastic(x: Tensor, generator: torch.Generator | None = None) -> Tensor:
     """Round up or down at random, right on average, with the straight-through gradient.
 
-    Forward: `floor(x + u)`, u uniform in [0, 1), that is up with probability `x - floor(x)`. Gradient:
-    `1 * g`. Second derivative: that of the identity. An integer stays what it is, in every dtype.
+    Forward: `floor(x + u)`, u uniform in [0, 1), that is, up with probability `x - floor(x)`. Gradient:
+    `1 * g`. Second derivative: that of the identity. Integers stay unchanged, in every dtype.
 
     Args:
         x: any shape.
         generator: of the random numbers, on the device of x; None: torch's global one, which a checkpointed
-            block replays. `torch.compile` takes None alone.
+            block replays. `torch.compile` supports only None.
 
     Shape: any -> the same.
 
     Source: Gupta et al. 2015, "Deep learning with limited numerical precision", section 3.
     """
-    return _RoundStochastic.apply(x, generator)
+    return straight_through(x, lambda x: _round_at_random(x, generator))
+
+
+def _round_at_random(x: Tensor, generator: torch.Generator | None) -> Tensor:
+    # floor(x + u) itself is not right in floating point: 3 + 0.999 is 4 in bfloat16, and its u has too few
+    # bits for small fractions. x - floor(x) is exact.
+    u = torch.empty_like(x, dtype=torch.promote_types(x.dtype, torch.float32))
+    low = torch.floor(x)
+    # lt_ writes 0 and 1 as floats: bools are several times slower.
+    return low.add_(u.uniform_(generator=generator).lt_(x - low))
 
 
 class _SignSTE(torch.autograd.Function):
@@ -163,7 +148,7 @@ class _SignSTE(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor) -> Tensor:
         if ctx.needs_input_grad[0]:
             ctx.save_for_backward(x.abs() <= 1)
-        # x + 0 turns -0 into 0; the last term keeps NaN seen. No torch.where: bools are several times slower.
+        # x + 0 turns -0 into 0; the last term keeps NaN. Not torch.where: bools are several times slower.
         sign = torch.copysign(torch.ones((), dtype=x.dtype, device=x.device), x + 0.0)
         return sign.add_(x.clamp(-1, 1).mul_(0))
 
@@ -177,27 +162,17 @@ def sign_ste(x: Tensor) -> Tensor:
     """The sign, +1 for zero, with the straight-through gradient inside [-1, 1].
 
     Forward: `+1` where x >= 0 (-0.0 too), else `-1`; NaN stays NaN. Gradient: `g` where `-1 <= x <= 1`, else
-    0. Second derivative: that of `clamp(x, -1, 1)`. One byte an element is kept.
+    0. Second derivative: that of `clamp(x, -1, 1)`. One byte per element is kept.
 
     Shape: any -> the same. Source: Courbariaux et al. 2016, "Binarized neural networks", section 2.3.
     """
     return _SignSTE.apply(x)
 
 
-class _OneHotArgmax(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, dim: int) -> Tensor:
-        return torch.zeros_like(x).scatter_(dim, x.argmax(dim, keepdim=True), 1.0)
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
-        return g, None
-
-
 def one_hot_argmax_ste(x: Tensor, dim: int = -1) -> Tensor:
-    """One where x is largest along a dimension, else zero, with the straight-through gradient.
+    """1 where x is largest along a dimension, else 0, with the straight-through gradient.
 
-    Forward: `one_hot(argmax(x))` in x's dtype; the first of equals wins. Gradient: `1 * g`. Second
+    Forward: `one_hot(argmax(x))` in x's dtype; of equal elements the first counts. Gradient: `1 * g`. Second
     derivative: that of the identity.
 
     Args:
@@ -205,9 +180,9 @@ def one_hot_argmax_ste(x: Tensor, dim: int = -1) -> Tensor:
         dim: the dimension of C.
 
     Shape: `(..., C, ...)` -> the same. Source: Bengio et al. 2013, section 2.3; Jang et al. 2017
-    (Gumbel-softmax), section 2.2, gives the softmax' gradient instead.
+    (Gumbel-softmax), section 2.2, gives the gradient of the softmax instead.
     """
-    return _OneHotArgmax.apply(x, dim)
+    return straight_through(x, lambda x: torch.zeros_like(x).scatter_(dim, x.argmax(dim, keepdim=True), 1.0))
 
 
 RoundingName = Literal["zero", "ste", "ewgs", "soft", "stochastic"]

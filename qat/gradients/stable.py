@@ -10,19 +10,19 @@ class _LogSumExp(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, dim: int) -> Tensor:
         ctx.dim = dim
-        # The softmax is computed anew from x: kept as exp(x - y) it would inherit the rounding of y, which at
+        # The backward computes the softmax from x: as exp(x - y) it would inherit the rounding of y, which at
         # 1000 in bfloat16 is 4.
         ctx.save_for_backward(x)
         wide = x.to(torch.promote_types(x.dtype, torch.float32))
         largest = wide.amax(dim, keepdim=True)
-        # A row of -inf alone (or with +inf) has no finite maximum to subtract.
+        # A row of -inf only (or with +inf) has no finite maximum to subtract.
         shift = torch.where(largest.isinf(), 0.0, largest)
         return ((wide - shift).exp().sum(dim, keepdim=True).log() + shift).to(x.dtype)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
         (x,) = ctx.saved_tensors
-        # A row of -inf alone is 0 / 0 to softmax: nothing in it can move the result.
+        # For a row of -inf only, softmax is 0 / 0: no element of it can move the result.
         dead = (x == -torch.inf).all(ctx.dim, keepdim=True)
         softmax = torch.softmax(torch.where(dead, 0.0, x), ctx.dim)
         return torch.where(dead, 0.0, g * softmax), None
@@ -32,13 +32,13 @@ def logsumexp(x: Tensor, dim: int = -1, keepdim: bool = False) -> Tensor:
     """`log(sum(exp(x)))` along a dimension, without overflow or underflow.
 
     Forward: `m + log(sum(exp(x - m)))`, m the maximum, in float32 at least. Gradient: `g softmax(x)`. Second
-    derivative: `diag(s) - s s^T`, s the softmax. A row of -inf alone gives -inf and the gradient 0; a row
-    with +inf gives +inf and a gradient of NaN, since it has none.
+    derivative: `diag(s) - s s^T`, s the softmax. A row of -inf only gives -inf and the gradient 0; a row
+    with +inf gives +inf and the gradient NaN, since it has none.
 
     Args:
         x: `(..., C, ...)`, C > 0, finite or -inf. NaN gives NaN.
         dim: the dimension of C.
-        keepdim: keep it, with size 1.
+        keepdim: keep the dimension, with size 1.
 
     Shape: `(..., C, ...)` -> `(..., ...)`.
     Source: Blanchard et al. 2021, "Accurately computing the log-sum-exp and softmax functions", section 1.
@@ -60,7 +60,7 @@ class _ReluSoft(torch.autograd.Function):
 
 
 def relu_soft(x: Tensor) -> Tensor:
-    """ReLU with the gradient of softplus, so that nothing upstream of a negative input is cut off.
+    """ReLU with the gradient of softplus, so that negative inputs still pass a gradient upstream.
 
     Forward: `max(x, 0)`. Gradient: `g sigmoid(x)`, the derivative of `log(1 + exp(x))`; second derivative:
     `sigmoid(x) (1 - sigmoid(x))`. NaN stays NaN.

@@ -66,7 +66,7 @@ class Deployable(QuantLayer):
         """The bias in use where BatchNorm is folded; in eval mode rounded to the accumulator's grid."""
         bias = self._folded_bias()
         assert isinstance(self.weight_quantizer, Quantizer)
-        if bias is None or self.training or not self.weight_quantizer.active:
+        if bias is None or self.training or not self.weight_quantizer.enabled:
             return bias
         scale = self.weight_quantizer.scale(self.effective_weight).reshape(-1)
         unit = scale * self.sources[0].scale.value

@@ -1,4 +1,4 @@
-"""Losses: functions first; classes where there is something to hold."""
+"""Losses: the Huber loss, cross-entropy, distillation and weighted sums."""
 
 from qat.losses.cross_entropy import cross_entropy
 from qat.losses.distillation import DistillationName, distillation_loss

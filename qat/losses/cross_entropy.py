@@ -1,13 +1,9 @@
-"""Cross-entropy on the stable log-sum-exp."""
+"""Cross-entropy by the stable log-sum-exp."""
 
-from typing import get_args
-
-import torch
 from torch import Tensor
 
 from qat.gradients import logsumexp
-from qat.losses.huber import Reduction
-from qat.names import unknown_name
+from qat.losses.huber import Reduction, reduced
 
 
 def cross_entropy(
@@ -21,7 +17,7 @@ def cross_entropy(
     Args:
         logits: `(N, C)`, finite, or -inf in classes other than the target where s is 0.
         target: `(N,)`, int64 in `[0, C)`.
-        label_smoothing: the share of the label spread over all classes, in [0, 1).
+        label_smoothing: the share of the target that is spread over all classes, in [0, 1).
         reduction: `mean` over the batch, `sum`, or `none`, which gives `(N,)`.
 
     Raises:
@@ -35,13 +31,9 @@ def cross_entropy(
             f"{tuple(target.shape)}; one-hot targets: use huber_loss, or argmax them"
         )
     if not 0 <= label_smoothing < 1:
-        raise ValueError(f"label_smoothing must be in [0, 1), got {label_smoothing!r}; 0.1 is usual")
-    if reduction not in get_args(Reduction):
-        raise unknown_name("reduction", reduction, get_args(Reduction))
+        raise ValueError(f"label_smoothing must be in [0, 1), got {label_smoothing!r}; 0.1 is common")
     chosen = logits.gather(1, target[:, None]).squeeze(1)
     loss = logsumexp(logits) - chosen
     if label_smoothing:
         loss = loss + label_smoothing * (chosen - logits.mean(1))
-    if reduction == "none":
-        return loss
-    return loss.mean() if reduction == "mean" else torch.sum(loss)
+    return reduced(loss, reduction)

@@ -1,4 +1,4 @@
-"""Learn from a float teacher."""
+"""The distance of a network's logits to those of a teacher."""
 
 from typing import Literal, get_args
 
@@ -14,7 +14,7 @@ DistillationName = Literal["huber", "kl"]
 def distillation_loss(
     student: Tensor, teacher: Tensor, kind: DistillationName = "kl", temperature: float = 1.0
 ) -> Tensor:
-    """How far the student's logits are from the teacher's, which receive no gradient.
+    """The distance of the student's logits to the teacher's, which get no gradient.
 
     Forward, with T = temperature: `huber`: the mean of `huber(student - teacher)`; `kl`: the mean over the
     batch of `T^2 KL(softmax(teacher / T) || softmax(student / T))`. Gradient of the student: that of the
@@ -39,13 +39,9 @@ def distillation_loss(
             f"{tuple(teacher.shape)}; both give logits (N, C)"
         )
     if not temperature > 0:
-        raise ValueError(f"temperature must be > 0, got {temperature!r}; 1.0 is usual")
+        raise ValueError(f"temperature must be > 0, got {temperature!r}; the default is 1.0")
     teacher = stop_gradient(teacher)
     if kind == "huber":
         return huber_loss(student, teacher)
-    wanted, given = _log_softmax(teacher / temperature), _log_softmax(student / temperature)
-    return temperature**2 * (wanted.exp() * (wanted - given)).sum(-1).mean()
-
-
-def _log_softmax(x: Tensor) -> Tensor:
-    return x - logsumexp(x, keepdim=True)
+    log_q, log_p = (x / temperature - logsumexp(x / temperature, keepdim=True) for x in (student, teacher))
+    return temperature**2 * (log_p.exp() * (log_p - log_q)).sum(-1).mean()

@@ -14,7 +14,7 @@ class _Huber(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, input: Tensor, target: Tensor, delta: float) -> Tensor:
         ctx.delta = delta
-        # Both inputs, not their difference: the second derivative must find its way back to them.
+        # Both inputs and not their difference, so that the second derivative reaches them.
         ctx.save_for_backward(input, target)
         size = (input - target).abs_()
         return torch.where(size < delta, 0.5 * size * size, delta * (size - 0.5 * delta))
@@ -23,8 +23,7 @@ class _Huber(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         input, target = ctx.saved_tensors
         error = input - target
-        slope = torch.where(error.abs() < ctx.delta, error, ctx.delta * error.sign())
-        grad = g * slope
+        grad = g * torch.where(error.abs() < ctx.delta, error, ctx.delta * error.sign())
         needs_input, needs_target, _ = ctx.needs_input_grad
         return grad if needs_input else None, -grad if needs_target else None, None
 
@@ -51,13 +50,15 @@ def huber_loss(input: Tensor, target: Tensor, delta: float = 1.0, reduction: Red
             f"{tuple(target.shape)}; reshape one of them (class indices: one-hot first)"
         )
     if not delta > 0:
-        raise ValueError(f"delta must be > 0, got {delta!r}; 1.0 is usual")
+        raise ValueError(f"delta must be > 0, got {delta!r}; the default is 1.0")
+    return reduced(_Huber.apply(input, target, delta), reduction)
+
+
+def reduced(loss: Tensor, reduction: Reduction) -> Tensor:
+    """The mean or sum of all elements, or the loss as it is; raises ValueError for another reduction."""
     if reduction not in get_args(Reduction):
         raise unknown_name("reduction", reduction, get_args(Reduction))
-    loss: Tensor = _Huber.apply(input, target, delta)
-    if reduction == "none":
-        return loss
-    return loss.mean() if reduction == "mean" else loss.sum()
+    return loss if reduction == "none" else loss.mean() if reduction == "mean" else loss.sum()
 
 
 class HuberLoss(nn.Module):
@@ -69,8 +70,9 @@ class HuberLoss(nn.Module):
 
     def __init__(self, delta: float = 1.0, reduction: Reduction = "mean") -> None:
         super().__init__()
-        empty = torch.zeros(1)
-        huber_loss(empty, empty, delta, reduction)  # refuses bad arguments now, not at the first batch
+        huber_loss(
+            torch.zeros(1), torch.zeros(1), delta, reduction
+        )  # refuses wrong arguments now, not at the first batch
         self.delta = delta
         self.reduction = reduction
 

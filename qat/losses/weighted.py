@@ -1,4 +1,4 @@
-"""A sum of named losses, each with its weight and its say over which inputs it teaches."""
+"""A weighted sum of named losses; each loss chooses the inputs that get its gradient."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ class Term:
     """One loss of a `WeightedLoss`.
 
     Args:
-        loss: a function of tensors, giving a scalar.
-        inputs: names of the tensors that it takes, in its order.
-        weight: factor in the sum, finite; 0 leaves the value in the log and the gradient out.
-        teaches: names among `inputs` that receive its gradient; None: all of them.
+        loss: a function of tensors that returns a scalar.
+        inputs: names of its arguments, in order.
+        weight: factor in the sum, finite; with 0 the value is logged and the gradient is 0.
+        teaches: those of `inputs` that get its gradient; None: all of them.
 
     Raises:
         ValueError: the weight is not finite, there is no input, or `teaches` names something else.
@@ -31,7 +31,7 @@ class Term:
 
     def __post_init__(self) -> None:
         if not abs(self.weight) < float("inf"):
-            raise ValueError(f"weight must be finite, got {self.weight!r}; 1.0 is usual")
+            raise ValueError(f"weight must be finite, got {self.weight!r}; the default is 1.0")
         if not self.inputs:
             raise ValueError("inputs must name at least one tensor")
         for name in self.teaches or ():
@@ -47,14 +47,11 @@ class Term:
 class WeightedLoss(nn.Module):
     """`sum(weight * loss)` over named terms.
 
-    Gradient of an input: the sum of `weight * gradient` over the terms that teach it; the other terms see it
-    as a constant.
+    Gradient of an input: the sum of `weight * gradient` over the terms that teach it; for the other terms it
+    is a constant.
 
     Args:
-        terms: `{name: Term}`, at least one.
-
-    Raises:
-        ValueError: there is no term.
+        terms: `{name: Term}`, at least one, or a ValueError is raised.
     """
 
     def __init__(self, terms: Mapping[str, Term]) -> None:
@@ -64,15 +61,14 @@ class WeightedLoss(nn.Module):
         self.terms = dict(terms)
 
     def forward(self, **tensors: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """The sum, and each term's unweighted value without a graph, to be logged.
+        """The sum, and the unweighted value of each term without a graph, for logging.
 
         Raises:
             ValueError: a tensor that a term takes is not given.
         """
-        for term in self.terms.values():
-            for name in term.inputs:
-                if name not in tensors:
-                    raise unknown_name("input of a loss", name, tensors)
+        missing = [name for term in self.terms.values() for name in term.inputs if name not in tensors]
+        if missing:
+            raise unknown_name("input of a loss", missing[0], tensors)
         values = {name: term(tensors) for name, term in self.terms.items()}
-        weighted = [self.terms[name].weight * value for name, value in values.items()]
-        return torch.stack(weighted).sum(), {name: value.detach() for name, value in values.items()}
+        total = torch.stack([self.terms[name].weight * value for name, value in values.items()]).sum()
+        return total, {name: value.detach() for name, value in values.items()}

@@ -1,1 +1,1 @@
-"""What training costs: memory and time, beside float training and other frameworks."""
+"""Measure memory and speed of training: float, QAT in each mode, and other frameworks, side by side."""

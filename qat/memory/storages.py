@@ -17,7 +17,7 @@ from qat.gradients import ROUNDINGS
 from qat.memory.codes import Bools, Codes
 from qat.quantizers import Quantizer
 from qat.quantizers.keep_grid import keeps_grid
-from qat.quantizers.layout import is_dense
+from qat.quantizers.kernels import is_dense
 
 Hook = Callable[[Any], Any]
 
@@ -92,9 +92,9 @@ class Packing(TorchFunctionMode):
         # Hooks are the process's: other threads, and what saves nothing, are none of this one's business.
         if current() is not self or not torch.is_grad_enabled():
             return
-        if _is_known(module) and module.active and args and _is_whole(output):
+        if _is_known(module) and module.enabled and args and _is_whole(output):
             # torch never forgets hooks that see arguments by name, so a ReLU is not seen here.
-            if module.scale.follows and not module.training:
+            if module.scale.is_dynamic and not module.training:
                 return
             with torch.no_grad(), _unseen():
                 scale = module.scale(args[0]).clone()  # the next batch will move it in place

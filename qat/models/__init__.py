@@ -1,7 +1,7 @@
-"""Small plain float CNNs. They know nothing of quantization.
+"""Small plain float CNNs, which know nothing of quantization.
 
-Each takes the shape of one image and the number of classes, returns logits `(N, classes)`, and keeps its
-repeated part in `blocks`, so that the pattern `blocks.*` names what can be checkpointed.
+Each network takes the shape of one image and the number of classes, returns logits `(N, classes)`, and keeps
+its repeated part in `blocks`, so that the pattern `blocks.*` matches the blocks that can be checkpointed.
 """
 
 from typing import Literal

@@ -1,4 +1,4 @@
-"""Residual networks for CIFAR-10: ResNet-8 of MLPerf Tiny, ResNet-20 and ResNet-56 of the first paper."""
+"""Residual networks for CIFAR-10: ResNet-8 of MLPerf Tiny, ResNet-20 and ResNet-56 of He et al."""
 
 from typing import ClassVar
 
@@ -6,9 +6,9 @@ from torch import Tensor, nn
 
 
 class ResidualBlock(nn.Module):
-    """Two 3x3 convolutions with BatchNorm beside a shortcut, ReLU after the sum.
+    """Two 3x3 convolutions with BatchNorm, plus a shortcut, then ReLU.
 
-    The shortcut is the identity, or a 1x1 convolution where the stride is not 1.
+    The shortcut is the identity, or a 1x1 convolution if the stride is not 1.
 
     Shape: `(N, C_in, H, W)` -> `(N, C_out, H / stride, W / stride)`.
     """
@@ -29,7 +29,7 @@ class ResidualBlock(nn.Module):
 
 
 class _ResNet(nn.Module):
-    """A stem and three stages of residual blocks with 16, 32 and 64 channels; abstract.
+    """Abstract: a stem and three stages of residual blocks with 16, 32 and 64 channels.
 
     Args:
         input_shape: `(C, H, W)` of one image.
@@ -45,11 +45,10 @@ class _ResNet(nn.Module):
         self.stem = nn.Sequential(
             nn.Conv2d(input_shape[0], 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU()
         )
-        blocks: list[nn.Module] = []
+        self.blocks = nn.Sequential()
         for channels_in, channels, stride in [(16, 16, 1), (16, 32, 2), (32, 64, 2)]:
-            blocks.append(ResidualBlock(channels_in, channels, stride))
-            blocks += [ResidualBlock(channels, channels, 1) for _ in range(self.blocks_per_stage - 1)]
-        self.blocks = nn.Sequential(*blocks)
+            self.blocks.append(ResidualBlock(channels_in, channels, stride))
+            self.blocks.extend(ResidualBlock(channels, channels, 1) for _ in range(self.blocks_per_stage - 1))
         self.pool = nn.AdaptiveAvgPool2d(1)
         self.flatten = nn.Flatten()
         self.fc = nn.Linear(64, classes)
@@ -59,7 +58,7 @@ class _ResNet(nn.Module):
 
 
 class ResNet8(_ResNet):
-    """One block a stage; 77,946 parameters at 3x32x32. The arguments are `input_shape` and `classes`.
+    """One block in each stage; 77,946 parameters for 3x32x32 and 10 classes.
 
     Source: Banbury et al. 2021, "MLPerf Tiny benchmark", image classification.
     """
@@ -68,9 +67,9 @@ class ResNet8(_ResNet):
 
 
 class ResNet20(_ResNet):
-    """Three blocks a stage; 272,378 parameters at 3x32x32. The arguments are `input_shape` and `classes`.
+    """Three blocks in each stage; 272,378 parameters for 3x32x32 and 10 classes.
 
-    Where a stage begins the shortcut is a 1x1 convolution; the paper's has no parameters.
+    The shortcut at the start of a stage is a 1x1 convolution; in the paper it has no parameters.
 
     Source: He et al. 2016, "Deep residual learning for image recognition", section 4.2.
     """
@@ -79,7 +78,7 @@ class ResNet20(_ResNet):
 
 
 class ResNet56(_ResNet):
-    """Nine blocks a stage; 855,674 parameters at 3x32x32; see `ResNet20`.
+    """Nine blocks in each stage; 855,674 parameters for 3x32x32 and 10 classes; see `ResNet20`.
 
     Source: He et al. 2016, section 4.2.
     """

@@ -1,12 +1,12 @@
-"""A few conv-BN-ReLU blocks: the network of the main comparison."""
+"""The network of the main comparison: a few conv-BN-ReLU blocks."""
 
 from torch import Tensor, nn
 
 
 class ConvBlock(nn.Module):
-    """3x3 convolution, BatchNorm, ReLU, then 2x2 max-pooling where `pool`.
+    """3x3 convolution, BatchNorm and ReLU, then 2x2 max-pooling if `pool` is set.
 
-    Shape: `(N, C_in, H, W)` -> `(N, C_out, H, W)`, H and W halved (rounded down) where `pool`.
+    Shape: `(N, C_in, H, W)` -> `(N, C_out, H, W)`, with H and W halved (rounded down) if `pool` is set.
     """
 
     def __init__(self, in_channels: int, out_channels: int, pool: bool) -> None:

@@ -1,4 +1,4 @@
-"""Quantizers: a tensor in, the same tensor on an integer grid out."""
+"""Quantizers: they round a tensor to an integer grid."""
 
 from qat.quantizers.asymmetric import AsymmetricScale
 from qat.quantizers.build import (
@@ -9,7 +9,7 @@ from qat.quantizers.build import (
     activation_quantizer,
     weight_quantizer,
 )
-from qat.quantizers.compiled import compile_kernels
+from qat.quantizers.compilation import build_kernels, compile_kernels, use_eager_kernels
 from qat.quantizers.dorefa import DorefaScale
 from qat.quantizers.grid import IntGrid
 from qat.quantizers.learned import LearnedScale
@@ -38,6 +38,8 @@ __all__ = [
     "WeightObserverName",
     "WeightScaleName",
     "activation_quantizer",
+    "build_kernels",
     "compile_kernels",
+    "use_eager_kernels",
     "weight_quantizer",
 ]

@@ -1,7 +1,6 @@
-"""Quantizers from names: the grid, the scale and the rounding for a weight or an activation, started."""
+"""Quantizers from names: grid, initialized scale and rounding for a weight or an activation."""
 
-from collections.abc import Collection
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from torch import Tensor
 
@@ -12,7 +11,7 @@ from qat.quantizers.dorefa import DorefaScale
 from qat.quantizers.grid import IntGrid
 from qat.quantizers.learned import LearnedScale
 from qat.quantizers.observed import ObservedScale
-from qat.quantizers.observers import ObserverName
+from qat.quantizers.observers import ObserverName, channel_shape
 from qat.quantizers.pact import PactScale
 from qat.quantizers.power_of_two import PowerOfTwo
 from qat.quantizers.quantizer import Quantizer
@@ -36,7 +35,7 @@ def weight_quantizer(
     power_of_two: bool = False,
     rounding: Rounding = round_ste,
 ) -> Quantizer:
-    """A quantizer on the signed, symmetric grid, on the device of the weight and started from it.
+    """A quantizer on the signed, symmetric grid, initialized from a weight and on its device.
 
     At one bit an observed or DoReFa scale is the mean magnitude, whatever the observer.
 
@@ -44,30 +43,23 @@ def weight_quantizer(
         weight: `(O, I, kH, kW)`, or any shape.
         bits: 1 to 8, or 16.
         axis: the channel axis that has its own scales; None: one scale for the tensor.
-        scale: `observed` follows the weight, `learned` is trained (LSQ), `dorefa` is fixed after a tanh.
+        scale: `observed` is measured on the weight at hand, `learned` is trained (LSQ), `dorefa` is fixed
+            after a tanh.
         observer: of an observed scale: `max`, `percentile` (99.9) or `mse` (least squared error).
         power_of_two: round the scale to a power of two; with `mse`, to the best one.
-        rounding: any rounding of `qat.gradients`, or your own.
+        rounding: a rounding of `qat.gradients`, or a user-defined one.
 
     Raises:
-        ValueError: bits, axis, scale or observer are not one of these; an observer where the scale has no
-            use for it.
+        ValueError: bits, axis, scale or observer is none of these, or an observer is given for a scale that
+            is not observed.
     """
-    _check("weight scale", scale, get_args(WeightScaleName))
-    _check("weight observer", observer, get_args(WeightObserverName))
-    if scale != "observed" and observer != "max":
-        raise ValueError(f"weight observer must be max with scale={scale!r}, got {observer!r}; it has no say")
+    _check_names("weight", scale, get_args(WeightScaleName), observer, get_args(WeightObserverName))
     dims = weight.dim()
     if axis is not None and not -dims <= axis < dims:
         raise ValueError(
             f"axis must be {-dims} to {dims - 1} for a weight of {dims} dimensions, or None; got {axis}"
         )
-    grid = IntGrid(bits)
-    shape = (
-        ()
-        if axis is None
-        else tuple(n if a == axis % weight.dim() else 1 for a, n in enumerate(weight.shape))
-    )
+    grid, shape = IntGrid(bits), channel_shape(weight, axis)
     chosen: Scale
     if scale == "learned":
         chosen = LearnedScale(grid.high, shape, axis)
@@ -78,7 +70,7 @@ def weight_quantizer(
     else:
         best = "mse_power_of_two" if power_of_two and observer == "mse" else observer
         chosen = ObservedScale(grid.high, best, shape, axis)
-    return _started(grid, chosen, power_of_two, rounding, weight)
+    return _initialized(grid, chosen, power_of_two, rounding, weight)
 
 
 def activation_quantizer(
@@ -92,29 +84,26 @@ def activation_quantizer(
     asymmetric: bool = False,
     rounding: Rounding = round_ste,
 ) -> Quantizer:
-    """A quantizer with one scale for the tensor, on the device of the sample and started from it.
+    """A quantizer with one scale for the tensor, initialized from a sample and on its device.
 
     Args:
         sample: what the activation may look like, any shape.
         bits: 1 to 8, or 16.
         signed: whether the activation may be negative.
         scale: `observed` is a moving average, `learned` is trained (LSQ), `pact` is a learned clip.
-        observer: of which batch statistic the moving average is: `ema` (the maximum), `percentile` (99.9) or
-            `mse` (least squared error).
+        observer: the statistic that is averaged: `ema` (the maximum), `percentile` (99.9) or `mse` (least
+            squared error).
         power_of_two: round the scale to a power of two.
         asymmetric: an unsigned grid with a zero point, from the averages of minimum and maximum.
-        rounding: any rounding of `qat.gradients`, or your own.
+        rounding: a rounding of `qat.gradients`, or a user-defined one.
 
     Raises:
-        ValueError: bits, scale or observer are not one of these; an observer where the scale has no use for
-            it; `pact` for a signed activation; `asymmetric` with anything but `observed` and `ema`.
+        ValueError: bits, scale or observer is none of these; an observer is given for a scale that is not
+            observed; `pact` for a signed activation; `asymmetric` without `observed` and `ema`.
     """
-    _check("activation scale", scale, get_args(ActivationScaleName))
-    _check("activation observer", observer, get_args(ActivationObserverName))
-    if scale != "observed" and observer != "ema":
-        raise ValueError(
-            f"activation observer must be ema with scale={scale!r}, got {observer!r}; it has no say"
-        )
+    _check_names(
+        "activation", scale, get_args(ActivationScaleName), observer, get_args(ActivationObserverName)
+    )
     if scale == "pact" and signed:
         raise ValueError(
             "scale='pact' clips at 0, but this activation may be negative; use 'learned' or 'observed'"
@@ -133,15 +122,23 @@ def activation_quantizer(
         chosen = LearnedScale(grid.high)
     else:
         chosen = ObservedScale(grid.high, _AVERAGED[observer])
-    return _started(grid, chosen, power_of_two, rounding, sample)
+    return _initialized(grid, chosen, power_of_two, rounding, sample)
 
 
-def _check(kind: str, name: object, known: Collection[str]) -> None:
-    if name not in known:
-        raise unknown_name(kind, name, known)
+def _check_names(of: str, scale: str, scales: Any, observer: str, observers: Any) -> None:
+    """Refuse unknown names, and an observer other than the default, the first, for a scale without one."""
+    if scale not in scales:
+        raise unknown_name(f"{of} scale", scale, scales)
+    if observer not in observers:
+        raise unknown_name(f"{of} observer", observer, observers)
+    if scale != "observed" and observer != observers[0]:
+        raise ValueError(
+            f"{of} observer must be {observers[0]} with scale={scale!r}, got {observer!r}; only an observed "
+            "scale has an observer"
+        )
 
 
-def _started(grid: IntGrid, scale: Scale, power_of_two: bool, rounding: Rounding, x: Tensor) -> Quantizer:
+def _initialized(grid: IntGrid, scale: Scale, power_of_two: bool, rounding: Rounding, x: Tensor) -> Quantizer:
     quantizer = Quantizer(grid, PowerOfTwo(scale) if power_of_two else scale, rounding).to(x.device)
-    scale.start(x.detach())
+    scale.initialize(x.detach())
     return quantizer

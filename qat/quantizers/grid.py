@@ -1,4 +1,4 @@
-"""The integers that a quantizer may use."""
+"""Integer grids: the codes that a quantizer may use."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 16)
 
 
 def check_bits(argument: str, bits: object, widths: tuple[int, ...] = WIDTHS) -> None:
-    """Refuse what is not one of the `widths`.
+    """Refuse a bit-width that is not one of the `widths`.
 
     Raises:
         ValueError: `bits` is not an int, or not one of the widths.
@@ -20,13 +20,13 @@ def check_bits(argument: str, bits: object, widths: tuple[int, ...] = WIDTHS) ->
 class IntGrid:
     """The codes `low, low + step, ..., high`.
 
-    A signed grid is narrow unless told otherwise (4 bits: -7..7, full: -8..7), an unsigned one is full
-    (4 bits: 0..15). One bit: {-1, +1} signed, {0, 1} unsigned.
+    By default a signed grid is narrow (4 bits: -7..7; full: -8..7). An unsigned one is full (4 bits: 0..15).
+    One bit: {-1, +1} signed, {0, 1} unsigned.
 
     Args:
         bits: 1 to 8, or 16.
         signed: whether codes may be negative.
-        narrow: leave out the lowest code of a signed grid, so that it is symmetric; None means `signed`.
+        narrow: omit the lowest code of a signed grid, so that it is symmetric; None means `signed`.
 
     Raises:
         ValueError: `bits` is not 1 to 8 or 16, or `narrow` does not fit the grid.
@@ -63,10 +63,10 @@ class IntGrid:
 
     @property
     def step(self) -> int:
-        """The distance between neighbouring codes: 2 on the grid {-1, +1}, else 1."""
+        """The distance between neighbouring codes: 2 on the grid {-1, +1}, otherwise 1."""
         return 2 if self.signed and self.bits == 1 else 1
 
     @property
     def levels(self) -> int:
-        """How many codes there are."""
+        """The number of codes."""
         return (self.high - self.low) // self.step + 1

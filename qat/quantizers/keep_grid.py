@@ -1,8 +1,8 @@
-"""Functions whose output holds elements of their input alone: on a quantizer's grid, if those were on it."""
+"""Functions that only move or copy elements: if the input lies on a quantizer's grid, so does the output."""
 
 from typing import Any
 
-# By name, module or functional form alike.
+# By name; modules and functions have the same names.
 KEEP_GRID = {
     *("max_pool1d", "max_pool2d", "max_pool3d"),
     *("max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices"),
@@ -16,11 +16,11 @@ KEEP_GRID = {
 
 
 def keeps_grid(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether the function's output holds elements of its first argument, and zeros, alone.
+    """Whether the output holds only elements of the function's first argument, and zeros.
 
     Args:
         name: of the function.
-        args, kwargs: what it is called with.
+        args, kwargs: of the call.
     """
     if name == "pad":
         constant = argument(args, kwargs, 2, "mode", "constant") == "constant"
@@ -31,5 +31,5 @@ def keeps_grid(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool
 
 
 def argument(args: tuple[Any, ...], kwargs: dict[str, Any], place: int, name: str, default: Any) -> Any:
-    """One argument of a call, given by place or by name."""
+    """One argument of a call, given by position or by name."""
     return args[place] if len(args) > place else kwargs.get(name, default)

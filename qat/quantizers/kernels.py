@@ -1,129 +1,237 @@
-"""The arithmetic of fake-quantizing, forward and backward, without autograd; `fused.py` wraps it.
+"""The arithmetic of fake-quantization, forward and backward, without autograd.
 
-Here it is written in eager operations; large tensors go to `compiled.py` where that is in use.
+Each formula is written once, for whole tensors. It runs inside the graph of a network that is compiled as a
+whole; or as one fused pass made by `torch.compile`, for large tensors; or eagerly, in pieces that fit the
+cache. All three give the same bits, except for the gradient of a learned scale, whose sum has another order.
+Fused passes see a tensor as a matrix in storage order with a row for each scale, so that one compilation
+serves all shapes and memory formats.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from qat.gradients.masking import masked, with_bits
-from qat.quantizers import compiled
-from qat.quantizers.layout import flat, is_dense
+from qat.gradients.masking import masked, masked_bitwise
 
-# Elements at a time: what lies between two operations then stays in the cache. With smaller pieces several
-# threads cost more to wake, at every operation, than they save.
+Bound = Tensor | float
+Kernel = Callable[..., Any]
+
+# Elements per piece: the intermediate results then stay in the cache. In smaller pieces, waking several
+# threads for every operation costs more than the cache saves.
 CHUNK = 2**20
+COMPILED_MIN_SIZE = 2**15  # elements; below, calling a fused pass costs more than it saves
+COMPILED_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+_RECOMPILE_LIMIT = 64  # compilations of one function: by dtype, one row or several, device
+_EXACT_DIVISION = {"eager_numerics.division_rounding": True}  # CUDA's default division may be one bit off
 
 
 def forward(
-    x: Tensor, scale: Tensor, low: int, high: int, clamps_first: bool, relu: bool
+    x: Tensor, scale: Tensor, low: int, high: int, clamps_first: bool, relu: bool, compiled: bool
 ) -> tuple[Tensor, Tensor]:
-    """`clamp(round(x / scale), low, high) * scale` and where its gradient passes.
+    """`clamp(round(x / scale), low, high) * scale`, and the mask of the elements whose gradient passes.
 
     Args:
         x: any shape.
         scale: float32, > 0, broadcasts against x.
-        low, high: the grid's ends.
-        clamps_first: inside means `low <= x / scale <= high`; else the same of `round(x / scale)`.
-        relu: x comes through a ReLU first; its gradient passes where x > 0. `low` is then 0.
+        low: the smallest code.
+        high: the largest code.
+        clamps_first: the gradient passes where `low <= x / scale <= high`, not where
+            `low <= round(x / scale) <= high`.
+        relu: quantize `max(x, 0)`; the gradient passes only where x > 0. `low` must be 0.
+        compiled: use the fused pass if it supports x.
 
-    Shape: any -> twice the same: the value in x's dtype, never -0.0; inside as bools.
+    Shape: any -> twice the same: the value in x's dtype, never -0.0; the mask as bools.
     """
     if torch.compiler.is_compiling():
-        value, inside = compiled.forward(x, scale, low, high, clamps_first, relu)
-        return value, inside.view(torch.bool)
-    rows = _rows(x, scale)
+        value, mask = _forward_kernel(x, scale, low, high, clamps_first, relu)
+        return value, mask.view(torch.bool)
+    rows = _matrix_rows(x, scale) if compiled else None
     if rows is not None:
-        run = compiled.kernel(compiled.forward)
-        value, inside = run(*_operands(x, scale, low, high, rows), clamps_first, relu)
-        return _shaped(value, x), _shaped(inside.view(torch.bool), x)
-    value, inside = torch.empty_like(x), torch.empty_like(x, dtype=torch.bool)
-    for part, of_value, of_inside in _parts(scale, x, value, inside):
-        wide = compiled.wide(part)
-        v = wide / scale
-        if not clamps_first:
-            v.round_()
-        code = v.clamp(low, high)
-        # Written as floats, in place: comparisons that store bools are not vectorised.
-        passes = v.eq_(code)
-        if clamps_first:
-            code.round_()
-        if relu:
-            passes = torch.ops.aten.threshold_backward(passes, wide, 0)
-        of_value.copy_(code.mul_(scale).add_(0.0))
-        of_inside.copy_(passes)
-    return value, inside
+        value, mask = fused(_forward_kernel)(*_as_matrix(x, scale, low, high, rows), clamps_first, relu)
+        return _with_layout_of(x, value), _with_layout_of(x, mask.view(torch.bool))
+    value, mask = torch.empty_like(x), torch.empty_like(x, dtype=torch.bool)
+    for part, part_value, part_mask in _pieces(scale, x, value, mask):
+        computed, passes = _value_and_mask(part, scale, low, high, clamps_first, relu)
+        part_value.copy_(computed)
+        part_mask.copy_(passes)
+    return value, mask
 
 
-def value(x: Tensor, scale: Tensor, low: int, high: int) -> Tensor:
+def value(x: Tensor, scale: Tensor, low: int, high: int, compiled: bool) -> Tensor:
     """`clamp(round(x / scale), low, high) * scale` alone. Shape: any -> the same, in x's dtype."""
     if torch.compiler.is_compiling():
-        return compiled.quantized(x, scale, low, high)
-    rows = _rows(x, scale)
+        return _value_kernel(x, scale, low, high)
+    rows = _matrix_rows(x, scale) if compiled else None
     if rows is not None:
-        return _shaped(compiled.kernel(compiled.quantized)(*_operands(x, scale, low, high, rows)), x)
+        return _with_layout_of(x, fused(_value_kernel)(*_as_matrix(x, scale, low, high, rows)))
     value = torch.empty_like(x)
-    for part, of_value in _parts(scale, x, value):
-        v = (compiled.wide(part) / scale).round_()
-        of_value.copy_(v.clamp_(low, high).mul_(scale).add_(0.0))
+    for part, part_value in _pieces(scale, x, value):
+        part_value.copy_(_value(part, scale, low, high))
     return value
 
 
-def backward(g: Tensor, inside: Tensor) -> Tensor:
-    """`g` where `inside`, else 0. Shape: any -> the same."""
-    traced = torch.compiler.is_compiling() or torch.is_grad_enabled()
-    if traced or g.stride() != inside.stride() or not is_dense(g):
-        return masked(g, inside)
-    if compiled.takes(g):
-        mask = flat(inside).view(torch.int8)
-        return _shaped(compiled.kernel(with_bits)(flat(g)[None], mask[None]), g)
-    of_x = torch.empty_like(g)
-    for of_part, part, passes in zip(*(flat(t).split(CHUNK) for t in (of_x, g, inside)), strict=True):
-        of_part.copy_(masked(part, passes))
-    return of_x
+def backward(g: Tensor, mask: Tensor, compiled: bool) -> Tensor:
+    """`g` where `mask` is true, else 0. Shape: any -> the same."""
+    in_graph = torch.compiler.is_compiling() or torch.is_grad_enabled()
+    if in_graph or g.stride() != mask.stride() or not is_dense(g):
+        return masked(g, mask)
+    if compiled and is_fusible(g):
+        return _with_layout_of(g, fused(masked_bitwise)(flat(g)[None], flat(mask).view(torch.int8)[None]))
+    grad_x = torch.empty_like(g)
+    for part_grad, part, passes in zip(*(flat(t).split(CHUNK) for t in (grad_x, g, mask)), strict=True):
+        part_grad.copy_(masked(part, passes))
+    return grad_x
 
 
 def learned_backward(
-    g: Tensor, x: Tensor, scale: Tensor, low: int, high: int, relu: bool
+    g: Tensor, x: Tensor, scale: Tensor, low: int, high: int, relu: bool, compiled: bool
 ) -> tuple[Tensor, Tensor]:
     """Gradients of x and of a learned scale (LSQ).
 
-    With v = x / scale: `g` where `low <= v <= high` (and x > 0 after a ReLU), else 0; and the sum of
-    `g (round(v) - v)` inside, of `g low` or `g high` outside.
+    With v = x / scale: `g` where `low <= v <= high` (and x > 0 if `relu`), else 0; and the sum of
+    `g (round(v) - v)` where `low <= v <= high`, of `g low` below and of `g high` above.
 
     Args:
         g: the gradient of the value, in x's dtype.
-        The others are those of `forward`.
+        x: as in `forward`, and so are the others.
 
     Shape: that of x, and that of the scale.
     """
     if torch.compiler.is_compiling():
-        of_x, share = compiled.by_element(g, x, scale, low, high, relu)
-        return of_x, share.sum_to_size(scale.shape).to(scale.dtype)
-    rows = _rows(x, scale)
+        mask, terms = _mask_and_scale_terms(g, x, scale, low, high, relu)
+        return torch.where(mask > 0, g, 0.0), terms.sum_to_size(scale.shape).to(scale.dtype)
+    rows = _matrix_rows(x, scale) if compiled else None
     if rows is not None and g.stride() == x.stride() and is_dense(g):
-        run = compiled.kernel(compiled.learned)
-        of_x, share = run(flat(g.detach()).view(rows, -1), *_operands(x, scale, low, high, rows), relu)
-        return _shaped(of_x, x), share.view(scale.shape)
-    of_x, shares = torch.empty_like(x), []
-    for part, of_part, of_value in _parts(scale, x, of_x, g):
-        wide = compiled.wide(part)
-        v = wide / scale
-        limited = v.clamp(low, high)
-        inside = v.eq_(limited)
-        # Outside, `limited` is an end, which is the code: the error is then the code itself.
-        error = limited.round().sub_(limited.mul_(inside))
-        shares.append(error.mul_(of_value).sum_to_size(scale.shape))
-        if relu:
-            inside = torch.ops.aten.threshold_backward(inside, wide, 0)
-        of_part.copy_(masked(of_value, inside.to(torch.bool)))
-    return of_x, torch.stack(shares).sum(0).to(scale.dtype)
+        matrix = flat(g.detach()).view(rows, -1)
+        grad_x, sums = fused(_learned_kernel)(matrix, *_as_matrix(x, scale, low, high, rows), relu)
+        return _with_layout_of(x, grad_x), sums.view(scale.shape)
+    grad_x, partial_sums = torch.empty_like(x), []
+    for part, part_grad, part_g in _pieces(scale, x, grad_x, g):
+        mask, terms = _mask_and_scale_terms(part_g, part, scale, low, high, relu)
+        partial_sums.append(terms.sum_to_size(scale.shape))
+        part_grad.copy_(masked(part_g, mask.to(torch.bool)))
+    return grad_x, torch.stack(partial_sums).sum(0).to(scale.dtype)
 
 
-def _parts(scale: Tensor, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """The same pieces of some tensors, small enough for the cache where it can be; else they themselves."""
+# The formulas. Masks are floats, computed in place: comparisons that store bools are not vectorised.
+
+
+def _value(x: Tensor, scale: Tensor, low: Bound, high: Bound) -> Tensor:
+    return _dequantize(_clamp((_upcast(x) / scale).round_(), low, high), scale)
+
+
+def _value_and_mask(
+    x: Tensor, scale: Tensor, low: Bound, high: Bound, clamps_first: bool, relu: bool
+) -> tuple[Tensor, Tensor]:
+    wide = _upcast(x)
+    v = wide / scale
+    if not clamps_first:
+        v.round_()
+    code = _clamp(v, low, high)
+    mask = v.eq_(code)
+    if clamps_first:
+        code.round_()
+    return _dequantize(code, scale), _relu_backward(mask, wide) if relu else mask
+
+
+def _mask_and_scale_terms(
+    g: Tensor, x: Tensor, scale: Tensor, low: Bound, high: Bound, relu: bool
+) -> tuple[Tensor, Tensor]:
+    """The mask of x's gradient, and what each element adds to the gradient of the scale."""
+    wide = _upcast(x)
+    v = wide / scale
+    clamped = _clamp(v, low, high)
+    mask = v.eq_(clamped)
+    # Outside, `clamped` is the code `low` or `high`, and the whole code counts.
+    error = clamped.round().sub_(clamped.mul_(mask))
+    return _relu_backward(mask, wide) if relu else mask, error.mul_(g)
+
+
+def _upcast(x: Tensor) -> Tensor:
+    """In float32 at least: computed in bfloat16, 18 % of 8-bit codes would differ."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def _clamp(x: Tensor, low: Bound, high: Bound) -> Tensor:
+    return torch.clamp(x, low, high)  # type: ignore[arg-type] # both are numbers, or both are tensors
+
+
+def _relu_backward(g: Tensor, x: Tensor) -> Tensor:
+    return torch.ops.aten.threshold_backward(g, x, 0)
+
+
+def _dequantize(code: Tensor, scale: Tensor) -> Tensor:
+    if torch.compiler.is_compiling():
+        return torch.where(code == 0, 0.0, code * scale)  # the compiler would remove `+ 0.0`
+    return code.mul_(scale).add_(0.0)  # -0.0 becomes 0.0
+
+
+# The formulas as fused passes. Shape: `(C, n)` and scales `(C, 1)` -> `(C, n)`; their gradient is `(C, 1)`.
+
+
+def _value_kernel(x: Tensor, scale: Tensor, low: Bound, high: Bound) -> Tensor:
+    return _value(x, scale, low, high).to(x.dtype)
+
+
+def _forward_kernel(
+    x: Tensor, scale: Tensor, low: Bound, high: Bound, clamps_first: bool, relu: bool
+) -> tuple[Tensor, Tensor]:
+    value, mask = _value_and_mask(x, scale, low, high, clamps_first, relu)
+    return value.to(x.dtype), mask.to(torch.int8)
+
+
+def _learned_kernel(
+    g: Tensor, x: Tensor, scale: Tensor, low: Bound, high: Bound, relu: bool
+) -> tuple[Tensor, Tensor]:
+    mask, terms = _mask_and_scale_terms(g, x, scale, low, high, relu)
+    return torch.where(mask > 0, g, 0.0), terms.sum(1, keepdim=True)
+
+
+@cache
+def fused(kernel: Kernel) -> Kernel:
+    """A formula as one fused pass, compiled at its first call."""
+    return torch.compile(  # type: ignore[call-overload] # torch's stub lacks recompile_limit
+        kernel, dynamic=True, fullgraph=True, recompile_limit=_RECOMPILE_LIMIT, options=_EXACT_DIVISION
+    )
+
+
+def warm_ups(device: torch.device) -> list[Callable[[], object]]:
+    """Calls that together compile all fused passes for float32 tensors, or load them from the disk."""
+    x, scale = torch.ones(COMPILED_MIN_SIZE, device=device), torch.ones((), device=device)
+    flags = (False, True)  # each value is compiled separately
+    return [
+        partial(value, x, scale, -7, 7, True),
+        *(partial(forward, x, scale, -7, 7, first, relu, True) for first in flags for relu in flags),
+        *(partial(learned_backward, x, x, scale, -7, 7, relu, True) for relu in flags),
+        partial(backward, x, x.bool(), True),
+    ]
+
+
+def is_fusible(x: Tensor) -> bool:
+    """Whether a fused pass supports a tensor's dtype and is worth its call."""
+    return x.numel() >= COMPILED_MIN_SIZE and x.dtype in COMPILED_DTYPES
+
+
+def is_dense(x: Tensor) -> bool:
+    """Whether the elements lie side by side in memory, each once, whatever the order of the axes."""
+    covered = 1
+    for stride, size in sorted((t, n) for t, n in zip(x.stride(), x.shape, strict=True) if n > 1):
+        if stride != covered:
+            return False
+        covered *= size
+    return x.numel() == covered
+
+
+def flat(x: Tensor) -> Tensor:
+    """The elements of a dense tensor in storage order. Shape: any -> `(n,)`, a view."""
+    return x.as_strided((x.numel(),), (1,))
+
+
+def _pieces(scale: Tensor, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Corresponding pieces of several tensors, small enough for the cache if the layouts allow it."""
     x = tensors[0]
     whole = scale.numel() > 1 or x.numel() <= CHUNK
     if whole or not all(is_dense(t) and t.stride() == x.stride() for t in tensors):
@@ -132,20 +240,26 @@ def _parts(scale: Tensor, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
         yield from zip(*(flat(t).split(CHUNK) for t in tensors), strict=True)
 
 
-def _rows(x: Tensor, scale: Tensor) -> int | None:
-    """The rows of the matrix that the compiled kernels get, one for each scale; None: they do not take it."""
-    if not compiled.takes(x) or not is_dense(x):
+def _matrix_rows(x: Tensor, scale: Tensor) -> int | None:
+    """The rows of x as a matrix with one scale for each row; None if the fused passes do not support x."""
+    if not is_fusible(x) or not is_dense(x):
         return None
     rows = scale.numel()
     outermost = rows == 1 or (scale.shape[:1] == x.shape[:1] == (rows,) and x.stride(0) * rows == x.numel())
     return rows if outermost else None
 
 
-def _operands(x: Tensor, scale: Tensor, low: int, high: int, rows: int) -> tuple[Tensor, ...]:
-    ends = (compiled.constant(end, x.device) for end in (low, high))
-    return flat(x.detach()).view(rows, -1), scale.detach().view(rows, 1), *ends
+def _as_matrix(x: Tensor, scale: Tensor, low: int, high: int, rows: int) -> tuple[Tensor, ...]:
+    bounds = (_constant(bound, x.device) for bound in (low, high))
+    return flat(x.detach()).view(rows, -1), scale.detach().view(rows, 1), *bounds
 
 
-def _shaped(matrix: Tensor, like: Tensor) -> Tensor:
-    """The stored elements of a matrix in the shape and strides of another tensor."""
-    return matrix.as_strided(like.shape, like.stride())
+@cache
+def _constant(number: int, device: torch.device) -> Tensor:
+    """A bound as a tensor: a Python number would be compiled in, and each bit-width compiled separately."""
+    return torch.tensor(float(number), device=device)
+
+
+def _with_layout_of(x: Tensor, matrix: Tensor) -> Tensor:
+    """The elements of a matrix, in storage order, in the shape and strides of x."""
+    return matrix.as_strided(x.shape, x.stride())

@@ -1,24 +1,12 @@
 """Any scale, rounded to a power of two: dividing by it is a shift."""
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from qat.gradients.straight_through import straight_through
 from qat.quantizers.scale import Scale
-
-
-class _RoundExponent(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, scale: Tensor) -> Tensor:
-        mantissa, _ = torch.frexp(scale)  # in [0.5, 1)
-        # Exact, unlike exp2(round(log2(scale))); the square root is no float, so that there are no ties.
-        return scale / mantissa * torch.where(mantissa < math.sqrt(0.5), 0.5, 1.0)
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Tensor:
-        return g
 
 
 def round_exponent(scale: Tensor) -> Tensor:
@@ -32,16 +20,20 @@ def round_exponent(scale: Tensor) -> Tensor:
     Shape: any -> the same. Source: Jain et al. 2020, "Trained quantization thresholds", section 3.2, which
     rounds the exponent up instead.
     """
-    return _RoundExponent.apply(scale)
+    return straight_through(scale, _nearest_power_of_two)
+
+
+def _nearest_power_of_two(scale: Tensor) -> Tensor:
+    mantissa, _ = torch.frexp(scale)  # in [0.5, 1)
+    # Exact, unlike exp2(round(log2(scale))). The square root is no float, so that there are no ties.
+    return scale / mantissa * torch.where(mantissa < math.sqrt(0.5), 0.5, 1.0)
 
 
 class PowerOfTwo(Scale):
-    """Another scale, rounded to a power of two: `round_exponent(inner(x))`.
+    """Another scale, rounded to a power of two: `round_exponent(inner(x))`. It has no state of its own.
 
     Args:
-        inner: any scale; its state and gradient are its own.
-
-    Buffers: those of `inner`, and `frozen`.
+        inner: any scale, which keeps its state and gets its gradient.
     """
 
     def __init__(self, inner: Scale) -> None:
@@ -49,50 +41,48 @@ class PowerOfTwo(Scale):
         self.inner = inner
         self.clamps_first = inner.clamps_first
         self.passes_outside = inner.passes_outside
-        self.follows = inner.follows
+        self.is_dynamic = inner.is_dynamic
 
-    @property
-    def plain(self) -> bool:
-        """That of the inner scale."""
-        return self.inner.plain
+    def forward(self, x: Tensor) -> Tensor:
+        return round_exponent(self.inner(x))
 
     @property
     def value(self) -> Tensor:
-        """The scale as it is stored, rounded, without a gradient. Raises where `inner` stores none."""
+        """The stored scale, rounded, without a gradient; an AttributeError if `inner` stores none."""
         stored = self.inner.value
         assert isinstance(stored, Tensor)
         return round_exponent(stored.detach().abs())
 
-    def start(self, x: Tensor) -> None:
-        """Start the inner scale."""
-        self.inner.start(x)
+    @property
+    def kind(self) -> str:
+        return f"PowerOfTwo({self.inner.kind})"
 
-    def glance(self, x: Tensor) -> Tensor:
-        """What the inner scale needs of `x`."""
-        return self.inner.glance(x)
+    @property
+    def is_fusible(self) -> bool:
+        return self.inner.is_fusible
+
+    def measure(self, x: Tensor) -> Tensor:
+        return self.inner.measure(x)
+
+    def initialize(self, x: Tensor) -> None:
+        self.inner.initialize(x)
+
+    def subsample(self, x: Tensor) -> Tensor:
+        return self.inner.subsample(x)
 
     def observe(self, x: Tensor) -> None:
-        """Let the inner scale see a batch."""
         self.inner.observe(x)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """The scale for `x`. Shape: any -> the scale's."""
-        return round_exponent(self.inner(x))
-
     def transform(self, x: Tensor, scale: Tensor) -> Tensor:
-        """That of the inner scale."""
         return self.inner.transform(x, scale)
 
     def zero_point(self, scale: Tensor) -> Tensor | None:
-        """That of the inner scale."""
         return self.inner.zero_point(scale)
 
     def freeze(self) -> None:
-        """Freeze the inner scale."""
         super().freeze()
         self.inner.freeze()
 
     def unfreeze(self) -> None:
-        """Undo `freeze`."""
         super().unfreeze()
         self.inner.unfreeze()

@@ -1,89 +1,83 @@
-"""The quantizer: a grid, where the scale comes from, and a rounding; three independent choices."""
+"""The quantizer: a grid, the source of its scale, and a rounding; three independent choices."""
 
+import json
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from qat.gradients import Rounding, clamp, round_ste, round_stochastic
+from qat.gradients.straight_through import straight_through
 from qat.quantizers import kernels
-from qat.quantizers.fused import FakeQuantize, FakeQuantizeLearned
+from qat.quantizers.fake_quantize import Divide, FakeQuantize, FakeQuantizeLearned, Multiply
 from qat.quantizers.grid import IntGrid
 from qat.quantizers.scale import Scale
-from qat.quantizers.units import Divide, Multiply
-
-
-class _ClampForward(torch.autograd.Function):
-    """Forward: `min(max(x, low), high)`. Gradient: `g` everywhere."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, low: float, high: float) -> Tensor:
-        return x.clamp(low, high)
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None]:
-        return g, None, None
 
 
 class Quantizer(nn.Module):
-    """Rounds a tensor to a grid: `value = clamp(round(x / scale), low, high) * scale`.
+    """Fake-quantizes a tensor: `value = clamp(round(x / scale), low, high) * scale`.
 
     Gradient of x: `g` where `low <= round(x / scale) <= high`, times the factor of the rounding, else 0 (as
     `torch.fake_quantize_per_tensor_affine`). On the grid {-1, +1}, whose codes are two apart, n = round((x /
     scale - 1) / 2) takes the place of the rounding: the value is `(2 clamp(n, -1, 0) + 1) * scale`, and the
-    gradient passes where `-1 <= n <= 0`. A scale may change this: clamp before it rounds, let the gradient
+    gradient passes where `-1 <= n <= 0`. A scale may change this: clamp before rounding, let the gradient
     pass everywhere, transform x first, or have a zero point z, with `code = clamp(round(x / scale) + z, low,
     high)` and `value = (code - z) * scale`. In training mode `forward` observes the tensor first and uses
-    the scale just updated; in eval mode nothing moves. Codes are computed in float32 at least, also under
+    the updated scale; in eval mode nothing moves. Codes are computed in float32 at least, also under
     autocast.
 
     Args:
-        grid: the integers allowed.
-        scale: how large one code is: `ObservedScale`, `LearnedScale`, ...
-        rounding: any rounding of `qat.gradients`, or your own; it sees `x / scale`. The stochastic one rounds
-            half to even in eval mode.
+        grid: the allowed integers.
+        scale: the source of the scale: `ObservedScale`, `LearnedScale`, ...
+        rounding: a rounding of `qat.gradients` or a user-defined one; it sees `x / scale`. The stochastic
+            rounding rounds half to even in eval mode.
 
     Shape: any -> the same, in the dtype and memory format of x. The scale broadcasts against x.
-    Attributes: `active`: False: x is returned unchanged and nothing is observed.
-    Buffers: `ends`, int64 `(3,)`: bits, low and high, compared when a state is loaded.
-    """
 
-    ends: Tensor
+    Attributes:
+        enabled: if False, `forward` returns x unchanged, and nothing is observed.
+        compiled_on: the device type on which large tensors go through compiled kernels, set by
+            `compile_kernels`; None: they go through eager kernels. Not part of the state.
+
+    State: that of the scale, and an entry that says what it means: the grid, the kind of the scale, `enabled`
+    and whether the scale is frozen. Loading a state of another grid or kind is a ValueError.
+    """
 
     def __init__(self, grid: IntGrid, scale: Scale, rounding: Rounding = round_ste) -> None:
         super().__init__()
         self.grid = grid
         self.scale = scale
         self.rounding = rounding
-        self.active = True
-        self.register_buffer("ends", torch.tensor([grid.bits, grid.low, grid.high]))
+        self.enabled = True
+        self.compiled_on: str | None = None
+        self.register_load_state_dict_pre_hook(_check_state)
 
     def forward(self, x: Tensor, relu: bool = False) -> Tensor:
         """Shape: any -> the same, values on the grid.
 
         Args:
-            x: what is quantized.
-            relu: quantize `max(x, 0)`. Value and gradient are those of `quantizer(relu(x))`, but nothing is
-                kept of the ReLU where one Function does it all.
+            x: the tensor to quantize.
+            relu: quantize `max(x, 0)`. Value and gradient are those of `quantizer(relu(x))`, but if one
+                Function does everything, no tensor is kept for the ReLU.
         """
-        if not self.active:
+        if not self.enabled:
             return x.relu() if relu else x
         if self.training:
             self.observe(x, relu)
-        if self._is_fused() and not (relu and self.scale.follows):
+        if self._is_fusible() and not (relu and self.scale.is_dynamic):
             return self._fused(x, relu)
-        steps, scale, _ = self._steps(x.relu() if relu else x)
-        value: Tensor = Multiply.apply(steps, scale)
+        codes, scale, _ = self._composed(x.relu() if relu else x)
+        value: Tensor = Multiply.apply(codes, scale)
         return value.to(x.dtype)
 
     def observe(self, x: Tensor, relu: bool = False) -> None:
-        """Let the scale see one batch, or `max(x, 0)`: the only place where a quantizer's state moves."""
-        if self.active:
-            seen = self.scale.glance(x.detach())
-            self.scale.observe(seen.relu() if relu else seen)
+        """Update the scale by one batch, or by `max(x, 0)`: a quantizer's state moves only here."""
+        if self.enabled and not self.scale.frozen:
+            sample = self.scale.subsample(x.detach())
+            self.scale.observe(sample.relu() if relu else sample)
 
     def freeze(self) -> None:
-        """From now on the scale moves no more, neither with the batches nor with the weight."""
+        """Keep the scale as it is: neither batches nor the weight nor the optimizer move it."""
         self.scale.freeze()
 
     def unfreeze(self) -> None:
@@ -92,67 +86,103 @@ class Quantizer(nn.Module):
 
     @torch.no_grad()
     def codes(self, x: Tensor) -> Tensor:
-        """The integers, with the scale as it is now; nothing moves. Shape: any -> the same, int32."""
+        """The integers for the current scale; nothing moves. Shape: any -> the same, int32."""
         training = self.training
-        self.eval()  # a weight's scale is that of the weight now, not of the last batch
-        steps, _, zero_point = self._steps(x)
+        self.eval()  # a dynamic scale is then that of x, not of the last batch
+        codes, _, zero_point = self._composed(x)
         self.train(training)
-        return (steps if zero_point is None else steps + zero_point).int()
+        return (codes if zero_point is None else codes + zero_point).int()
 
-    def _is_fused(self) -> bool:
-        """Whether one Function does it all: the rounding and the scale that are used most."""
-        return self._rounding() is round_ste and self.scale.plain and self.grid.step == 1
+    @property
+    def effective_rounding(self) -> Rounding:
+        """The rounding in the current mode: in eval mode a deterministic one, as in the deployed network."""
+        return round_ste if self.rounding is round_stochastic and not self.training else self.rounding
+
+    def uses_compiled_kernels(self, x: Tensor) -> bool:
+        """Whether this tensor goes through the compiled kernels."""
+        return self.compiled_on == x.device.type and kernels.is_fusible(x)
+
+    def _is_fusible(self) -> bool:
+        """Whether one Function does everything: the most used rounding and scales."""
+        return self.effective_rounding is round_ste and self.scale.is_fusible and self.grid.step == 1
 
     def _fused(self, x: Tensor, relu: bool) -> Tensor:
-        scale, high = self.scale(x), self.grid.high
+        scale, high, compiled = self.scale(x), self.grid.high, self.compiled_on == x.device.type
         low = max(self.grid.low, 0) if relu else self.grid.low
         value: Tensor
         if not torch.is_grad_enabled():
-            return kernels.value(x, scale, low, high)
+            return kernels.value(x, scale, low, high, compiled)
         if scale.requires_grad:
-            value = FakeQuantizeLearned.apply(x, scale, low, high, relu)
+            value = FakeQuantizeLearned.apply(x, scale, low, high, relu, compiled)
         else:
-            value = FakeQuantize.apply(x, scale, low, high, self.scale.clamps_first, relu)
+            value = FakeQuantize.apply(x, scale, low, high, self.scale.clamps_first, relu, compiled)
         return value
 
-    def _steps(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """The codes without the zero point, as floats; the scale; the zero point."""
+    def _composed(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """The codes minus the zero point, as floats; the scale; the zero point."""
         scale = self.scale(x)
         zero_point = self.scale.zero_point(scale)
         x = self.scale.transform(x.to(torch.promote_types(x.dtype, torch.float32)), scale)
         v = Divide.apply(x, scale)
         low, high, step = self.grid.low, self.grid.high, self.grid.step
         if zero_point is not None:
-            return clamp(self._rounding()(v), low - zero_point, high - zero_point), scale, zero_point
+            codes = clamp(self.effective_rounding(v), low - zero_point, high - zero_point)
+            return codes, scale, zero_point
         if step == 1:
-            return self._on_grid(v, low, high), scale, None
+            return self._round_and_clamp(v, low, high), scale, None
         # {-1, +1}: the nearest odd number is 2 n + 1 with n = round((v - 1) / 2); powers of two stay exact.
-        return 2 * self._on_grid((v - 1) / 2, (low - 1) / 2, (high - 1) / 2) + 1, scale, None
+        n = self._round_and_clamp((v - 1) / 2, (low - 1) / 2, (high - 1) / 2)
+        return 2 * n + 1, scale, None
 
-    def _on_grid(self, v: Tensor, low: float, high: float) -> Tensor:
+    def _round_and_clamp(self, v: Tensor, low: float, high: float) -> Tensor:
         if self.scale.passes_outside:
-            limited: Tensor = _ClampForward.apply(v, low, high)
-            return self._rounding()(limited)
+            return self.effective_rounding(straight_through(v, lambda v: v.clamp(low, high)))
         if self.scale.clamps_first:
-            return self._rounding()(clamp(v, low, high))
-        return clamp(self._rounding()(v), low, high)
+            return self.effective_rounding(clamp(v, low, high))
+        return clamp(self.effective_rounding(v), low, high)
 
-    def _rounding(self) -> Rounding:
-        # What is deployed is deterministic, so evaluation is too.
-        return round_ste if self.rounding is round_stochastic and not self.training else self.rounding
+    def get_extra_state(self) -> Tensor:
+        """What the state means, as JSON in bytes. Shape: `(n,)`, uint8.
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        stored = state_dict.get(prefix + "ends")
-        if stored is not None and stored.tolist() != self.ends.tolist():
-            raise ValueError(
-                f"{prefix.rstrip('.')}: the state to load has {_describe(*stored.tolist())}, the model has "
-                f"{_describe(*self.ends.tolist())}; set the model's bits to those of the state"
-            )
-        super()._load_from_state_dict(state_dict, prefix, *args)
+        A tensor, because tools that average, hash or compare the entries of a `state_dict` expect tensors,
+        and because torch promises to load the extra state of older versions for tensors only.
+        """
+        meaning = {
+            "bits": self.grid.bits,
+            "low": self.grid.low,
+            "high": self.grid.high,
+            "scale": self.scale.kind,
+            "enabled": self.enabled,
+            "frozen": self.scale.frozen,
+        }
+        return torch.tensor(list(json.dumps(meaning).encode()), dtype=torch.uint8)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Set `enabled`, and freeze or unfreeze the scale. `_check_state` has compared the rest."""
+        meaning = read_extra_state(state)
+        self.enabled = meaning["enabled"]
+        (self.freeze if meaning["frozen"] else self.unfreeze)()
 
     def extra_repr(self) -> str:
         return f"{self.grid}, rounding={getattr(self.rounding, '__name__', self.rounding)}"
 
 
-def _describe(bits: int, low: int, high: int) -> str:
-    return f"{bits} bits ({low}..{high})"
+def read_extra_state(state: Tensor) -> dict[str, Any]:
+    """The entry as plain values: `bits`, `low`, `high` (int), `scale` (str), `enabled`, `frozen` (bool)."""
+    meaning: dict[str, Any] = json.loads(bytes(state.tolist()))
+    return meaning
+
+
+def _check_state(quantizer: Quantizer, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
+    """Refuse a state of another grid or another kind of scale; called before a state is loaded."""
+    state = state_dict.get(f"{prefix}_extra_state")
+    if state is None:
+        return  # strict loading reports it as missing
+    stored, own = read_extra_state(state), read_extra_state(quantizer.get_extra_state())
+    for argument, form in (("bits", "{bits} bits ({low}..{high})"), ("scale", "a scale of the kind {scale}")):
+        theirs, ours = form.format(**stored), form.format(**own)
+        if theirs != ours:
+            raise ValueError(
+                f"{prefix.rstrip('.')}: the state to load has {theirs}, the model has {ours}; set the "
+                f"model's {argument} to {'those' if argument == 'bits' else 'that'} of the state"
+            )

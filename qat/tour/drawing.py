@@ -1,144 +1,146 @@
-"""A graph as inline SVG: values above the arrows that run forward, gradients on those that run back."""
+"""Where everything of a drawn graph lies, in px; `page.html` makes it into inline SVG.
 
-import html
+The forward runs down, in layers. Boxes, the labels of arrows, and the places where long arrows pass a layer
+are all items of a layer, so nothing overlaps.
+"""
+
+from dataclasses import dataclass, field
+from functools import cache
 from itertools import pairwise
+from math import inf
+from statistics import fmean
 
-from qat.tour.geometry import BOX, Geometry, Stop, label_width, name, width
-from qat.tour.graph import Graph
-from qat.tour.layout import Way
+from qat.tour.graph import GraphArrow, GraphNode, TracedGraph
 
-PAIR = 3.5  # half the distance of the two arrows of a pair
-TIP = 7  # length of an arrow's head
-
-
-def draw(graph: Graph, alt: str, narrow: bool) -> str:
-    """The graph as one `<svg>`: to the right, or down where it must be narrow. Colours are the page's."""
-    canvas = _Canvas(Geometry(graph, narrow))
-    for way in canvas.geometry.ways:
-        canvas.pair(way)
-    if not graph.arrows:
-        canvas.breaks()
-    for layer, items in enumerate(canvas.geometry.layers):
-        for place in range(len(items)):
-            canvas.box((layer, place))
-    wide, high = canvas.geometry.size()
-    return (
-        f'<svg viewBox="0 0 {wide:.0f} {high:.0f}" width="{wide:.0f}" role="img" '
-        f'aria-label="{html.escape(alt)}">{"".join(canvas.parts)}</svg>'
-    )
+CHARACTER = 7.25  # width of a character of the 12 px monospaced font
+LINE = 16  # height of a line of text
+PADDING = 6  # between a box and its text
+GAP = 22  # between layers
+MARGIN = 8
+APART = 18  # between the items of a layer
+PAIR = 3.5  # half the distance between the arrow forward and the arrow back
+SWEEPS = 20  # over all layers, to straighten the arrows
+PORT = 18  # distance between arrows at one box
 
 
-class _Canvas:
-    def __init__(self, geometry: Geometry) -> None:
-        self.geometry = geometry
-        self.parts: list[str] = []
+@dataclass(eq=False)
+class DrawnItem:
+    """A box (with CSS classes), the label of an arrow, or a place where an arrow passes."""
 
-    def box(self, stop: Stop) -> None:
-        """A node, with what stands beside it."""
-        index = self.geometry.layers[stop[0]][stop[1]]
-        if index is None:
-            return
-        node, beside = self.geometry.graph.nodes[index], self.geometry.tag(index)
-        x, y = self.geometry.xy(sum(self.geometry.edges(stop)) / 2, self.geometry.lane(stop))
-        size, stopped = width(node), " stopped" if node.stopped else ""
-        radius = 11 if node.kind in ("input", "cut", "output") else 4
-        self.parts.append(
-            f'<rect class="{node.kind}{stopped}" x="{x - size / 2:.1f}" y="{y - BOX / 2:.1f}" '
-            f'width="{size:.1f}" height="{BOX}" rx="{radius}"/>'
-        )
-        self._text(x, y + 4, name(node), "name")
-        narrow = self.geometry.narrow
-        if narrow:  # below the box run the arrows
-            self._text(x + size / 2 + 6, y + 4, beside, f"tag beside{stopped}")
-        else:
-            self._text(x, y + BOX / 2 + 12, beside, f"tag{stopped}")
-        if node.differences:
-            kind, sign = ("agree", "=") if node.agree else ("differ", "\N{NOT EQUAL TO}")
-            first = y - BOX / 2 - 20 if narrow else y + BOX / 2 + (26 if beside else 13)
-            self._text(x, first, f"{sign} differences", f"tag {kind}")
-            self._text(x, first + 14, node.differences, kind)
+    texts: list[tuple[str, str]]  # lines, each with its CSS class
+    box: str = ""
+    x: float = 0  # the middle
+    y: float = 0  # the upper edge
+    floor: float = 0  # the lower edge of the layer
+    above: list["DrawnItem"] = field(default_factory=list)
+    below: list["DrawnItem"] = field(default_factory=list)
 
-    def pair(self, way: Way) -> None:
-        """The arrow forward, the arrow back if a gradient came, and what they carry."""
-        back = bool(way.arrow.gradient)
-        leave, arrive = self.geometry.port(way, 0), self.geometry.port(way, -1)
-        self._line(way, -PAIR * back, "forward")
-        if back:
-            self._line(way, PAIR, "backward")
-        geometry = self.geometry
-        one, other = way.stops[:2]
-        begin, end = geometry.edges(one)[1], geometry.edges(other)[0]
-        across, on_line = geometry.lane(one) + leave, geometry.narrow
-        beyond = geometry.lane(other) + (arrive if len(way.stops) == 2 else 0)
-        crowded = not geometry.narrow and len(way.stops) == 2 and geometry.meets(way)
-        if geometry.fans(way) and abs(across - beyond) > 1:
-            begin = geometry.end[one[0]] + geometry.bend
-            if crowded:
-                begin, end = begin - geometry.bend, begin  # half-way: beyond is another arrow's label
-                across, on_line = (across + beyond) / 2, True
-            else:
-                across = beyond
-        elif geometry.turning(one[0]):
-            end = min(end, geometry.start[other[0]] - geometry.bend)
-            if crowded:  # close to its box, clear of what arrives from another lane
-                end = begin + label_width(way) + 12
-        self._label(way, *geometry.xy((begin + end) / 2, across), on_line)
+    def __post_init__(self) -> None:
+        self.texts = [line for line in self.texts if line[0]]
+        padding = 2 * PADDING if self.box else 0
+        self.width = max([20, *(len(text) * CHARACTER + padding for text, _ in self.texts)])
+        self.height = LINE * len(self.texts) + padding
 
-    def _label(self, way: Way, x: float, y: float, on_line: bool) -> None:
-        """Value and gradient, above and below the arrows or, cutting them, on them."""
-        up, down = -10, 19
-        if on_line:
-            lines = bool(way.arrow.value) + bool(way.arrow.gradient)
-            up, down = (-3, 12) if lines == 2 else (5, 5)
-            size = label_width(way) + 6
-            self.parts.append(
-                f'<rect class="paper" x="{x - size / 2:.1f}" y="{y - 8 * lines:.1f}" width="{size:.1f}" '
-                f'height="{16 * lines}"/>'
-            )
-        self._text(x, y + up, way.arrow.value, "value")
-        self._text(x, y + down, way.arrow.gradient, "gradient")
+    def port(self, neighbours: list["DrawnItem"], other: "DrawnItem") -> float:
+        """Where the arrow from or to another item touches this one: not all arrows in one point."""
+        place = sorted(neighbours, key=lambda item: item.x).index(other) - (len(neighbours) - 1) / 2
+        return self.x + place * min(PORT, self.width / len(neighbours))
 
-    def _line(self, way: Way, shift: float, kind: str) -> None:
-        geometry = self.geometry
-        leave, arrive = geometry.port(way, 0) + shift, geometry.port(way, -1) + shift
-        begin, end = geometry.edges(way.stops[0])[1], geometry.edges(way.stops[-1])[0]
-        path = f"M{self._point(begin, geometry.lane(way.stops[0]) + leave)}"
-        for n, (one, other) in enumerate(pairwise(way.stops)):
-            at = geometry.lane(one) + (leave if n == 0 else shift)
-            to = geometry.lane(other) + (arrive if n == len(way.stops) - 2 else shift)
-            # Lanes change between the layers, clear of what stands in them.
-            if n == 0 and geometry.fans(way):
-                turn = geometry.end[one[0]]
-            else:
-                turn = geometry.start[other[0]] - geometry.bend
-            half, turned = turn + geometry.bend / 2, turn + geometry.bend
-            path += (
-                f" L{self._point(turn, at)} C{self._point(half, at)} {self._point(half, to)} "
-                f"{self._point(turned, to)} L{self._point(geometry.edges(other)[0], to)}"
-            )
-        self.parts.append(f'<path class="{kind}" d="{path}"/>')
-        if kind == "forward":
-            self._tip(end, geometry.lane(way.stops[-1]) + arrive, -TIP, kind)
-        else:
-            self._tip(begin, geometry.lane(way.stops[0]) + leave, TIP, kind)
 
-    def _tip(self, along: float, across: float, length: float, kind: str) -> None:
-        corners = (along, across), (along + length, across - 3.5), (along + length, across + 3.5)
-        outline = " L".join(self._point(*corner) for corner in corners)
-        self.parts.append(f'<path class="tip {kind}" d="M{outline} Z"/>')
+@dataclass(frozen=True)
+class GraphDrawing:
+    """The boxes and labels, and each line as CSS class and SVG path."""
 
-    def breaks(self) -> None:
-        """Where values went on, but no graph was built."""
-        for n in range(len(self.geometry.layers) - 1):
-            a, b = self.geometry.edges((n, 0))[1], self.geometry.edges((n + 1, 0))[0]
-            self.parts.append(f'<path class="broken" d="M{self._point(a, 0)} L{self._point(b, 0)}"/>')
-            x, y = self.geometry.xy((a + b) / 2, 0)
-            self._text(x, y + 4, "\N{BALLOT X}", "cross")
+    width: float
+    height: float
+    items: list[DrawnItem]
+    lines: list[tuple[str, str]]
 
-    def _point(self, along: float, across: float) -> str:
-        x, y = self.geometry.xy(along, across)
-        return f"{x:.1f} {y:.1f}"
 
-    def _text(self, x: float, y: float, text: str, kind: str) -> None:
-        if text:
-            self.parts.append(f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{html.escape(text)}</text>')
+def draw(graph: TracedGraph) -> GraphDrawing:
+    """Lay out a graph."""
+    boxes, depths = [_box(node) for node in graph.nodes], _depths(graph)
+    layers: list[list[DrawnItem]] = [[] for _ in range(2 * max(depths) + 1)]  # that of the output first
+    for box, depth in zip(boxes, depths, strict=True):
+        layers[2 * depth].append(box)
+    chains = []
+    for arrow in graph.arrows:
+        between = range(2 * depths[arrow.source] - 1, 2 * depths[arrow.target], -1)
+        items = [_label(arrow), *(DrawnItem([]) for _ in between[1:])]
+        for layer, item in zip(between, items, strict=True):
+            layers[layer].append(item)
+        chains.append([boxes[arrow.source], *items, boxes[arrow.target]])
+        for one, other in pairwise(chains[-1]):
+            one.below.append(other)
+            other.above.append(one)
+    for items in layers:  # from the output up, each item near what it leads to
+        wanted = {item: fmean([other.x for other in item.below] or [0]) for item in items}
+        items.sort(key=wanted.__getitem__)  # arrows into one box stay in the order of its arguments
+        _place(items, wanted)
+    for items in [*reversed(layers), *layers] * SWEEPS:  # then between all that it is connected to
+        _place(items, {item: fmean(o.x for o in item.above + item.below or [item]) for item in items})
+    everything = [item for items in layers for item in items]
+    left = min(item.x - item.width / 2 for item in everything) - MARGIN
+    height = float(MARGIN)
+    for items in reversed(layers):
+        floor = height + max(item.height for item in items)
+        for item in items:
+            item.x, item.y, item.floor = item.x - left, height, floor
+        height = floor + GAP
+    width = max(item.x + item.width / 2 for item in everything) + MARGIN
+    lines = []
+    for arrow, chain in zip(graph.arrows, chains, strict=True):
+        if arrow.gradient:
+            lines.append(("backward", _path(chain, PAIR)))
+        kind = "broken" if arrow.broken else "forward"
+        lines.append((kind, _path(chain, -PAIR if arrow.gradient else 0)))
+    return GraphDrawing(width, height - GAP + MARGIN, everything, lines)
+
+
+def _box(node: GraphNode) -> DrawnItem:
+    name = f"{node.name} \N{MULTIPLICATION SIGN} {node.count}" if node.count > 1 else node.name
+    tag = {"custom": "custom backward", "detached": "not on the graph"}.get(node.kind, "")
+    texts = [(name, "name"), ("raises the error" if node.raises else tag, "tag")]
+    if node.differences:
+        sign, kind = ("=", "agrees") if node.agrees else ("\N{NOT EQUAL TO}", "differs")
+        texts.append((f"{sign} differences {node.differences}", kind))
+    return DrawnItem(texts, node.kind + " raises" * node.raises)
+
+
+def _label(arrow: GraphArrow) -> DrawnItem:
+    if arrow.broken:
+        return DrawnItem([("\N{BALLOT X}", "cross")])
+    return DrawnItem([(arrow.value, "value"), (arrow.gradient, "gradient")])
+
+
+def _depths(graph: TracedGraph) -> list[int]:
+    """The longest way from each node to the output, in arrows; a node without arrows is at the top."""
+
+    @cache
+    def depth(node: int) -> int:
+        return max((depth(arrow.target) + 1 for arrow in graph.arrows if arrow.source == node), default=0)
+
+    depths = [depth(node) for node in range(len(graph.nodes))]
+    return [one or max(depths) for one in depths[:-1]] + [0]
+
+
+def _place(items: list[DrawnItem], wanted: dict[DrawnItem, float]) -> None:
+    """Put the items of a layer side by side, in their order, as near to the wanted places as they can be."""
+    right = -inf
+    for item in items:
+        item.x = max(wanted[item], right + APART + item.width / 2)
+        right = item.x + item.width / 2
+    shift = fmean(wanted[item] - item.x for item in items)
+    for item in items:
+        item.x += shift
+
+
+def _path(chain: list[DrawnItem], shift: float) -> str:
+    """One arrow, `shift` px to the right, with a break at its label."""
+    path = ""
+    for one, other in pairwise(chain):
+        x, end = one.port(one.below, other) + shift, other.port(other.above, one) + shift
+        half, start = one.floor + GAP / 2, one.y + one.height
+        path += f"M{x:.1f} {start:.1f} " + (f"V{one.floor:.1f} " if start < one.floor else "")
+        path += f"C{x:.1f} {half:.1f} {end:.1f} {half:.1f} {end:.1f} {other.y:.1f} "
+    return path.strip()

@@ -1,4 +1,4 @@
-"""The Functions that the tour looks at: right ones, and ones that are wrong on purpose."""
+"""The Functions that the experiments use. Some are wrong on purpose."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ class Square(torch.autograd.Function):
 
 
 class SquareWrong(Square):
-    """Gradient: `x g`; the factor 2 is missing."""
+    """Gradient: `x g`. The factor 2 is missing."""
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Tensor:
@@ -31,7 +31,7 @@ class SquareWrong(Square):
 
 
 class SquareOnCtx(torch.autograd.Function):
-    """The input hangs on ctx, past autograd's version check."""
+    """Stores the input on ctx, where autograd does not check its version."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -44,7 +44,7 @@ class SquareOnCtx(torch.autograd.Function):
 
 
 class SquareOnce(Square):
-    """Gradient: `2 x g`, without a graph of its own."""
+    """Gradient: `2 x g`, without a graph of the gradient."""
 
     @staticmethod
     @once_differentiable
@@ -53,7 +53,23 @@ class SquareOnce(Square):
         return g * 2 * x
 
 
-class Scale(torch.autograd.Function):
+class SquareWithModes(Square):
+    """Records whether grad mode is on in forward and in backward."""
+
+    modes: tuple[bool, ...] = ()
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        SquareWithModes.modes = (torch.is_grad_enabled(),)
+        return Square.forward(ctx, x)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        SquareWithModes.modes += (torch.is_grad_enabled(),)
+        return Square.backward(ctx, g)
+
+
+class TimesConstant(torch.autograd.Function):
     """Forward: `k x`. Gradient: `k g` for x, `None` for the number k."""
 
     @staticmethod
@@ -66,7 +82,7 @@ class Scale(torch.autograd.Function):
         return g * ctx.k, None
 
 
-class ScaleShort(Scale):
+class TimesConstantTooFew(TimesConstant):
     """Returns one gradient for two arguments."""
 
     @staticmethod
@@ -75,26 +91,24 @@ class ScaleShort(Scale):
 
 
 class Clip(torch.autograd.Function):
-    """Forward: `min(max(x, low), high)`. Gradient: `g` inside. Notes which gradients were wanted."""
+    """Forward: `min(max(x, low), high)`. Gradient: `g` inside. Records `needs_input_grad`."""
 
-    wanted: tuple[bool, ...] = ()
+    needed: tuple[bool, ...] = ()
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, low: float, high: float) -> Tensor:
-        ctx.save_for_backward(x)
-        ctx.low, ctx.high = low, high
+        ctx.save_for_backward((x >= low) & (x <= high))
         return x.clamp(low, high)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, None, None]:
-        (x,) = ctx.saved_tensors
-        Clip.wanted = ctx.needs_input_grad
-        inside = (x >= ctx.low) & (x <= ctx.high)
+        (inside,) = ctx.saved_tensors
+        Clip.needed = ctx.needs_input_grad
         return g * inside if ctx.needs_input_grad[0] else None, None, None
 
 
 class Product(torch.autograd.Function):
-    """Forward: `a b`. Computes only the gradients that somebody wants, and counts them."""
+    """Forward: `a b`. Computes only the gradients that are needed, and counts them."""
 
     computed = 0
 
@@ -104,21 +118,19 @@ class Product(torch.autograd.Function):
         return a * b
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None]:
         a, b = ctx.saved_tensors
-        grads = tuple(
-            g * x if needed else None for x, needed in zip((b, a), ctx.needs_input_grad, strict=True)
-        )
-        Product.computed = sum(grad is not None for grad in grads)
-        return grads
+        for_a, for_b = ctx.needs_input_grad
+        Product.computed = for_a + for_b
+        return g * b if for_a else None, g * a if for_b else None
 
 
-class Double(torch.autograd.Function):
-    """Doubles its input in place, and says so or not."""
+class DoubleInPlace(torch.autograd.Function):
+    """Doubles its input in place, with or without `mark_dirty`."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, say_so: bool) -> Tensor:
-        if say_so:
+    def forward(ctx: Any, x: Tensor, mark: bool) -> Tensor:
+        if mark:
             ctx.mark_dirty(x)
         return x.mul_(2)
 
@@ -127,26 +139,8 @@ class Double(torch.autograd.Function):
         return g * 2, None
 
 
-class Probe(torch.autograd.Function):
-    """`x^2`; notes the grad mode in each direction."""
-
-    modes: tuple[bool, ...] = ()
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        Probe.modes = (torch.is_grad_enabled(),)
-        ctx.save_for_backward(x)
-        return x * x
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Tensor:
-        Probe.modes += (torch.is_grad_enabled(),)
-        (x,) = ctx.saved_tensors
-        return g * 2 * x
-
-
 class SigmoidAffine(torch.autograd.Function):
-    """Forward: `sigmoid(x) w + b`: a sum of operations that torch differentiates itself."""
+    """Forward: `sigmoid(x) w + b`, operations that torch differentiates itself."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, w: Tensor, b: Tensor) -> Tensor:
@@ -161,7 +155,7 @@ class SigmoidAffine(torch.autograd.Function):
 
 
 class RecomputeWithoutGrad(torch.autograd.Function):
-    """Runs a block again in the backward, and forgets to switch grad mode on."""
+    """Runs a block again in the backward without switching grad mode on."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, block: nn.Module) -> Tensor:

@@ -1,83 +1,41 @@
-"""A graph to be drawn: boxes, and arrows that carry a value forward and a gradient back."""
+"""The graph of one backward as data: nodes, and arrows that carry a value forward and a gradient back."""
 
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["input", "cut", "operation", "custom", "output"]
+NodeKind = Literal["input", "detached", "operation", "custom", "output"]  # detached: not on the graph
 
 
 @dataclass(frozen=True)
-class Node:
-    """A box: a leaf tensor, an operation of the graph, or the value that was differentiated.
+class GraphNode:
+    """A leaf tensor, an operation, or the output where the backward starts."""
 
-    Args:
-        name: of the tensor, or of the `grad_fn`.
-        kind: `cut` is a tensor that the backward cannot reach.
-        value: of a leaf that has no arrow.
-        count: of equal operations in a row that the box stands for.
-        differences: at an input, the gradient by central differences.
-        agree: whether they equal the gradient that autograd gave.
-        stopped: the backward raised its error here.
-    """
-
-    name: str
-    kind: Kind
-    value: str = ""
-    count: int = 1
-    differences: str = ""
-    agree: bool = True
-    stopped: bool = False
+    name: str  # of the tensor, or of the class of its `grad_fn`
+    kind: NodeKind
+    count: int = 1  # of equal operations in a row that this node stands for
+    differences: str = ""  # the gradient of an input by central differences
+    agrees: bool = True  # whether they equal the gradient that autograd computed
+    raises: bool = False  # whether the backward raised its error here
 
 
 @dataclass(frozen=True)
-class Arrow:
-    """From node to node: the value that ran forward, and the gradient that came back."""
+class GraphArrow:
+    """From one node to another, by index: the value that ran forward, and the gradient that came back."""
 
     source: int
     target: int
-    value: str
-    gradient: str
+    value: str = ""
+    gradient: str = ""
+    broken: bool = False  # autograd recorded no graph here
 
 
 @dataclass(frozen=True)
-class Graph:
-    """Args:
-    nodes: inputs, operations, and the output last.
-    arrows: in the direction of the forward.
-    caption: what it is the graph of.
-    differs: why its gradients are not the finite differences; empty where they must agree.
-    error: of the backward, or empty.
-    leaves_agree: whether all gradients equal the finite differences; None: not compared.
-    """
+class TracedGraph:
+    """A graph after its backward has run."""
 
-    nodes: tuple[Node, ...]
-    arrows: tuple[Arrow, ...]
-    caption: str
-    differs: str
-    error: str
-    leaves_agree: bool | None
-
-
-def merge_rows(nodes: list[Node], arrows: list[Arrow]) -> tuple[list[Node], list[Arrow]]:
-    """Equal operations in a row, with unnamed values between them, become one box."""
-    nodes, arrows = list(nodes), list(arrows)
-    n = 0
-    while n < len(arrows):
-        a = arrows[n]
-        one, other = nodes[a.source], nodes[a.target]
-        alone = sum(b.source == a.source for b in arrows) == 1 == sum(b.target == a.target for b in arrows)
-        if not (alone and not a.value and one.kind == "operation" and one.name == other.name):
-            n += 1
-            continue
-        nodes[a.target] = Node(one.name, one.kind, count=one.count + other.count)
-        del arrows[n]
-        arrows = [
-            Arrow(b.source, a.target, b.value, b.gradient) if b.target == a.source else b for b in arrows
-        ]
-        nodes[a.source] = Node("", "operation", count=0)  # gone; taken out below
-        n = 0
-    kept = [place for place, node in enumerate(nodes) if node.count]
-    places = {old: new for new, old in enumerate(kept)}
-    return [nodes[old] for old in kept], [
-        Arrow(places[a.source], places[a.target], a.value, a.gradient) for a in arrows
-    ]
+    nodes: tuple[GraphNode, ...]  # inputs and operations; the output comes last
+    arrows: tuple[GraphArrow, ...]  # in the direction of the forward
+    caption: str = ""
+    differs: str = ""  # why the gradients do not equal central differences; empty where they must
+    error: str = ""  # that the backward raised
+    leaves_agree: bool | None = None  # whether all gradients equal central differences; None: not compared

@@ -1,21 +1,44 @@
 """The graph that autograd built, with the values that ran forward and the gradients that ran back.
 
-Nodes and arrows are read from `grad_fn.next_functions`, gradients by hooks on these nodes while the backward
-runs: what is drawn is what autograd did.
+Nodes and arrows are read from `grad_fn.next_functions`. Hooks on these nodes record the gradients while the
+backward runs, so the graph shows what autograd really did.
 """
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction
-from torch.autograd.graph import Node as GradFn
+from torch.autograd.graph import Node
 
-from qat.tour.differences import central_differences, close
-from qat.tour.graph import Arrow, Graph, Kind, Node, merge_rows
+from qat.tour.differences import central_differences, is_close
+from qat.tour.errors import NO_ERROR, error_of
+from qat.tour.experiment import Measured
+from qat.tour.graph import GraphArrow, GraphNode, NodeKind, TracedGraph
 from qat.tour.text import short
+
+
+def leaf(*values: float, dtype: torch.dtype = torch.float32) -> Tensor:
+    """A leaf tensor of these values that requires a gradient."""
+    return torch.tensor(values, dtype=dtype, requires_grad=True)
+
+
+def differentiate(
+    function: Callable[..., Tensor], check: Callable[..., Tensor] | None = None, **options: Any
+) -> Measured:
+    """Measure `y = function(*inputs)` and, after the backward of `y.sum()`, the gradient of the first input.
+
+    Args:
+        function: from the inputs to a tensor.
+        check: for central differences; by default the function itself.
+        options: `caption` and `differs` of `trace`; all others are inputs by their names in the drawing.
+    """
+    inputs = [x for x in options.values() if isinstance(x, Tensor)]
+    y = function(*inputs)
+    graph = trace(y.sum(), check=lambda *x: (check or function)(*x).sum(), **options, y=y)
+    values = {"error": graph.error} if graph.error else {"forward": y, "gradient": inputs[0].grad}
+    return Measured(values, [graph])
 
 
 def trace(
@@ -26,115 +49,115 @@ def trace(
     check: Callable[..., Tensor] | None = None,
     differs: str = "",
     **tensors: Tensor,
-) -> Graph:
+) -> TracedGraph:
     """Run the backward from `output` and describe the graph that it ran through.
 
     Args:
-        output: where the backward starts, any shape.
-        gradient: to start with; ones by default.
-        caption: for the drawing.
-        check: the same function from the leaves (by keyword) to the output, for central differences.
-        differs: why gradient and central differences are not equal, where that is meant.
-        tensors: leaves and intermediate values by the names they get in the drawing.
+        output: where the backward starts, of any shape.
+        gradient: the gradient of `output`; ones by default.
+        caption: the title of the drawing.
+        check: the same function, from the leaves among `tensors` to the output, for central differences.
+        differs: why gradient and central differences are not equal, where they are not meant to be.
+        tensors: leaves and intermediate values, by their names in the drawing.
     """
     seed = torch.ones_like(output) if gradient is None else gradient
-    recorder = _Recorder(output.grad_fn, tensors)
-    error = recorder.run(output, seed)
-    nodes, arrows = recorder.boxes(output, seed)
-    agree = None
-    if check is not None:
-        leaves = {name: x for name, x in tensors.items() if x.is_leaf and x.requires_grad}
-        found = central_differences(check, leaves, seed.double())
-        right = {name: close(x.grad, found[name]) for name, x in leaves.items()}
-        nodes = [
-            replace(node, differences=short(found[node.name]), agree=right[node.name])
-            if node.name in found and node.kind in ("input", "cut")
-            else node
-            for node in nodes
-        ]
-        agree = all(right.values())
-    nodes, arrows = merge_rows(nodes, arrows)
-    return Graph(tuple(nodes), tuple(arrows), caption, differs, error, agree)
-
-
-class _Recorder:
-    def __init__(self, start: GradFn | None, tensors: dict[str, Tensor]) -> None:
-        self.tensors = tensors
-        self.functions: list[GradFn] = []
-        self.into: dict[int, tuple[Any, ...]] = {}  # gradients that a node sent on, by its place
-        self.reached: set[int] = set()
-        if start is not None:
-            self._walk(start)
-        by_grad_fn = {id(x.grad_fn): name for name, x in tensors.items() if x.grad_fn is not None}
-        by_leaf = {id(x): name for name, x in tensors.items()}
-        self.names = [
-            by_leaf.get(id(f.variable), "") if hasattr(f, "variable") else by_grad_fn.get(id(f), "")
-            for f in self.functions
-        ]
-        # Now, not after the backward: an experiment may have changed them by then.
-        self.values = {name: short(x) for name, x in tensors.items()}
-
-    def _walk(self, function: GradFn) -> None:
-        if function in self.functions:
-            return
-        for before, _ in function.next_functions:
-            if before is not None:
-                self._walk(before)
-        self.functions.append(function)  # inputs first
-
-    def run(self, output: Tensor, seed: Tensor) -> str:
-        handles = []
-        for place, function in enumerate(self.functions):
-            handles.append(function.register_prehook(lambda _, place=place: self.reached.add(place)))
-            handles.append(function.register_hook(lambda sent, _, place=place: self._note(place, sent)))
-        try:
-            output.backward(seed)
-        except RuntimeError as error:
-            return f"{type(error).__name__}: {error}"
-        finally:
-            for handle in handles:
-                handle.remove()
-        return ""
-
-    def _note(self, place: int, sent: tuple[Any, ...]) -> None:
-        self.into[place] = tuple(None if g is None else short(g) for g in sent)
-
-    def boxes(self, output: Tensor, seed: Tensor) -> tuple[list[Node], list[Arrow]]:
-        nodes = [self._box(place) for place in range(len(self.functions))]
-        arrows: dict[tuple[int, int], Arrow] = {}
-        for place, function in enumerate(self.functions):
-            sent = self.into.get(place, ())
-            for n, (before, _) in enumerate(function.next_functions):
-                if before is None:
-                    continue
-                source = self.functions.index(before)
-                gradient = (sent[n] if n < len(sent) else None) or ""
-                earlier = arrows.get((source, place))
-                if earlier:  # x * x: one arrow for both
-                    gradient = (
-                        f"2 x {gradient}"
-                        if earlier.gradient == gradient
-                        else f"{earlier.gradient} + {gradient}"
-                    )
-                arrows[source, place] = Arrow(source, place, self._label(source), gradient)
-        cut = [name for name in self.tensors if name not in self.names and self.tensors[name] is not output]
-        nodes += [Node(name, "cut", self.values[name]) for name in cut]
-        nodes.append(Node("out", "output"))
-        if self.functions:
-            last = len(self.functions) - 1
-            arrows[last, len(nodes) - 1] = Arrow(last, len(nodes) - 1, short(output), short(seed))
-        else:
-            nodes[-1] = Node("out", "output", short(output))
-        return nodes, list(arrows.values())
-
-    def _label(self, place: int) -> str:
-        name = self.names[place]
-        return f"{name} = {self.values[name]}" if name else ""
-
-    def _box(self, place: int) -> Node:
-        function = self.functions[place]
+    # Read the values now: an experiment may change the tensors later.
+    values = {name: f"{name} = {short(x)}" for name, x in tensors.items()} | {"": ""}
+    functions = _inputs_first(output.grad_fn, [])
+    names = {function: _name(function, tensors) for function in functions}
+    error, sent = _run_backward(output, seed, functions)
+    compared: dict[str, Any] = {}
+    if check and not error:
+        leaves = {name: x for name, x in tensors.items() if x.is_leaf}
+        for name, found in central_differences(check, leaves, seed).items():
+            agrees = is_close(tensors[name].grad, found)
+            compared[name] = {"differences": short(found), "agrees": agrees}
+    edges = _edges(functions, sent)
+    shown_by = _merge_rows(names, edges)
+    shown = [function for function in functions if shown_by[function] is function]
+    nodes = []
+    for function in shown:
+        count, raises = [*shown_by.values()].count(function), sent.get(function, []) is None
         if hasattr(function, "variable"):
-            return Node(self.names[place] or "leaf", "input")
-        kind: Kind = "custom" if isinstance(function, BackwardCFunction) else "operation"
-        stopped = place in self.reached and place not in self.into
-        return Node(type(function).__name__, kind, stopped=stopped)
+            nodes.append(GraphNode(names[function] or "leaf", "input", **compared.get(names[function], {})))
+        else:
+            kind: NodeKind = "custom" if isinstance(function, BackwardCFunction) else "operation"
+            nodes.append(GraphNode(type(function).__name__, kind, count, raises=raises))
+    for name, x in tensors.items():
+        if name not in names.values() and x is not output:
+            nodes.append(GraphNode(values[name], "detached", **compared.get(name, {})))
+    arrows = [
+        GraphArrow(shown.index(one), shown.index(shown_by[other]), values[names[one]], _sum(texts))
+        for (one, other), texts in edges.items()
+        if one in shown
+    ]
+    if functions:
+        arrows.append(GraphArrow(len(shown) - 1, len(nodes), short(output), short(seed)))
+    else:
+        arrows = [GraphArrow(n, n + 1, broken=True) for n in range(len(nodes))]
+    nodes.append(GraphNode("out" if functions else f"out = {short(output)}", "output"))
+    agree = all(one["agrees"] for one in compared.values()) if compared else None
+    return TracedGraph(tuple(nodes), tuple(arrows), caption, differs, error, agree)
+
+
+def _inputs_first(function: Node | None, found: list[Node]) -> list[Node]:
+    """All nodes of the graph that ends in `function`, each after those that it reads."""
+    if function is not None and function not in found:
+        for before, _ in function.next_functions:
+            _inputs_first(before, found)
+        found.append(function)
+    return found
+
+
+def _name(function: Node, tensors: dict[str, Tensor]) -> str:
+    """The name of the leaf that belongs to a node, or of the tensor that the node computed, or empty."""
+    for name, x in tensors.items():
+        if getattr(function, "variable", None) is x or x.grad_fn is function:
+            return name
+    return ""
+
+
+def _run_backward(output: Tensor, seed: Tensor, functions: list[Node]) -> tuple[str, dict[Node, Any]]:
+    """The error, or empty, and the gradients that each node passed on; None where it began and raised."""
+    sent: dict[Node, list[str] | None] = {}
+    handles = []
+    for function in functions:
+        handles.append(function.register_prehook(lambda _, f=function: sent.update({f: None})))
+        handles.append(function.register_hook(lambda grads, _, f=function: sent.update({f: _texts(grads)})))
+    error = error_of(lambda: output.backward(seed))
+    for handle in handles:
+        handle.remove()
+    return "" if error == NO_ERROR else error, sent
+
+
+def _edges(functions: list[Node], sent: dict[Node, Any]) -> dict[tuple[Node, Node], list[str]]:
+    """From node to node, in the direction of the forward: the gradients that came back."""
+    edges: dict[tuple[Node, Node], list[str]] = {}
+    for function in functions:
+        gradients = sent.get(function) or [""] * len(function.next_functions)
+        for (before, _), text in zip(function.next_functions, gradients, strict=True):
+            if before is not None:
+                edges.setdefault((before, function), []).append(text)
+    return edges
+
+
+def _merge_rows(names: dict[Node, str], edges: Iterable[tuple[Node, Node]]) -> dict[Node, Node]:
+    """The node that shows each node: of equal operations in a row, the last one shows all."""
+    shown_by = {function: function for function in names}
+    for one, other in reversed(list(edges)):
+        same = type(one) is type(other) and not isinstance(one, BackwardCFunction)
+        alone = sum(a is one for a, _ in edges) == 1 == sum(b is other for _, b in edges)
+        if same and alone and not names[one]:
+            shown_by[one] = shown_by[other]
+    return shown_by
+
+
+def _texts(gradients: Sequence[Tensor | None]) -> list[str]:
+    return ["" if g is None else short(g) for g in gradients]
+
+
+def _sum(texts: list[str]) -> str:
+    """The gradients of all paths from one node to another: x * x has two of them."""
+    if len(texts) > 1 and len(set(texts)) == 1:
+        return f"{len(texts)} x {texts[0]}"
+    return " + ".join(texts)

@@ -1,4 +1,4 @@
-"""One run: the LightningModule, its schedule, its command line."""
+"""One training run: the LightningModule, its schedule and callbacks, and the result of the run."""
 
 from qat.training.classifier import Classifier
 

@@ -1,22 +1,30 @@
-"""A .ckpt file: read it without running anything in it, and refuse it before a run starts."""
+"""Read a .ckpt file safely, load it into a model, and refuse one that does not fit."""
 
+from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from lightning import LightningModule
 
 from qat.names import one_line
 
-RESUMED = ("optimizer_states", "lr_schedulers", "loops")
 KEYS = ("state_dict", "epoch", "global_step", "hyper_parameters")
+RESUME_KEYS = ("optimizer_states", "lr_schedulers", "loops")
+FIXED = ("optimizer", "float_epochs", "freeze_epoch", "freeze_batchnorm_epoch")  # a resumed run keeps these
 
 
 def read_ckpt(argument: str, path: str | Path) -> dict[str, Any]:
-    """What a .ckpt file of `fit` holds, on the CPU; `argument` is what the user called the path.
+    """Read the content of a .ckpt file that `fit` wrote, with its tensors on the CPU.
+
+    Args:
+        argument: the name of the option that held the path, for error messages.
+        path: of the file.
 
     Raises:
-        ValueError: there is no such file, or it is not a .ckpt file of `fit`.
+        ValueError: there is no such file, `fit` did not write it, or a qat wrote it that did not note its
+            version.
     """
     path = Path(path)
     if not path.is_file():
@@ -25,68 +33,70 @@ def read_ckpt(argument: str, path: str | Path) -> dict[str, Any]:
         )
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a foreign file breaks the unpickler in any way it likes
-        raise _refusal(argument, path, f"not readable ({type(error).__name__})") from error
+    except Exception as error:  # a file of another kind makes the unpickler raise errors of any type
+        raise _refusal(argument, path, f"it cannot be read ({type(error).__name__})") from error
     missing = [key for key in KEYS if not isinstance(content, dict) or key not in content]
     if missing:
-        raise _refusal(argument, path, f"no {missing[0]} in it")
+        raise _refusal(argument, path, f"it has no {missing[0]}")
+    if "qat_version" not in content:
+        raise ValueError(
+            f"{argument} {path} was written by qat 0.1.0 or earlier, whose .ckpt files qat {version('qat')} "
+            "does not read; train the network again, or use that version"
+        )
     return dict(content)
 
 
-def check_fits(ckpt: dict[str, Any], path: str | Path, model: nn.Module) -> None:
-    """Load the state of a .ckpt file into `model`, strictly.
+def remedy(ckpt: Mapping[str, Any], same_version: str = "use the config.yaml of its run") -> str:
+    """The advice for a .ckpt file that does not fit; names both versions if another qat wrote it."""
+    wrote, ours = ckpt["qat_version"], version("qat")
+    if wrote == ours:
+        return same_version
+    return f"it was written by qat {wrote}, this is qat {ours}: use that version, or train the network again"
+
+
+def load_state(
+    ckpt: dict[str, Any], path: str | Path, model: LightningModule, argument: str = "ckpt_path"
+) -> None:
+    """Load the weights, buffers and phase of a .ckpt file into a model, strictly.
 
     Raises:
-        ValueError: it was written with other bits or another architecture.
+        ValueError: the file is from a model of other bits or another architecture, or from another version
+            of qat whose names differ.
     """
-    remedy = "use the config.yaml of its run"
     try:
         model.load_state_dict(ckpt["state_dict"], strict=True)
     except ValueError as error:
         raise ValueError(
-            f"ckpt_path {path} has other bits than this configuration ({remedy}): {error}"
+            f"{argument} {path} has other bits than this configuration ({remedy(ckpt)}): {error}"
         ) from error
-    except RuntimeError as error:  # torch lists each key in a line of its own, after a title
-        first = one_line(str(error).partition("\n")[2].partition("\n")[0])
+    except RuntimeError as error:  # torch writes a title, then a line for each problem
+        first = one_line(str(error).partition("\n")[2].partition("\n")[0]).rstrip(". ")
         raise ValueError(
-            f"ckpt_path {path} is of another model than this configuration ({remedy}): {first.rstrip('. ')}"
+            f"{argument} {path} is of another model than this configuration ({remedy(ckpt)}): {first}"
         ) from error
+    model.on_load_checkpoint(ckpt)
 
 
 def check_resumable(
-    ckpt: dict[str, Any],
-    path: str | Path,
-    optimizer: str,
-    quantization: dict[str, Any],
-    phases: dict[str, Any],
-    max_epochs: int | None,
+    ckpt: Mapping[str, Any], path: str | Path, hparams: Mapping[str, Any], max_epochs: int | None
 ) -> None:
-    """Ask whether a run can go on from here, and has anything left to do.
+    """Check that a run with the hyper-parameters `hparams` can be resumed and has epochs left to train.
 
     Raises:
-        ValueError: it cannot, or has not.
+        ValueError: the optimizer state is missing, an option that must stay has changed, or no epoch is left.
     """
-    missing = [key for key in RESUMED if key not in ckpt]
+    missing = [key for key in RESUME_KEYS if key not in ckpt]
     if missing:
-        raise ValueError(
-            f"ckpt_path {path} cannot be resumed, there is no {missing[0]} in it; give one that fit wrote"
-        )
-    trained_by = ckpt["hyper_parameters"].get("optimizer")
-    if trained_by != optimizer:
-        raise ValueError(
-            f"model.optimizer must be {trained_by}, that of ckpt_path {path}, to go on; got {optimizer}"
-        )
-    # Not all of it shows in the state: a learned scale has the keys of an observed one. The rounding is free.
-    for key, value in quantization.items():
-        theirs = ckpt["hyper_parameters"].get("quantization", {}).get(key, value)
-        if theirs != value and key != "rounding":
-            raise ValueError(
-                f"model.quantization.{key} must be {theirs}, that of ckpt_path {path}, to go on; got {value}"
-            )
-    for key, value in phases.items():  # the state is that of a phase, which another plan would not leave
-        theirs = ckpt["hyper_parameters"].get(key, value)
-        if theirs != value:
-            raise ValueError(f"model.{key} must be {theirs}, that of ckpt_path {path}, to go on; got {value}")
+        raise _refusal("ckpt_path", Path(path), f"it has no {missing[0]}")
+    saved = ckpt["hyper_parameters"]
+    options = [(key, saved.get(key, hparams[key]), hparams[key]) for key in FIXED]
+    # The state does not show all of these: a learned scale has the keys of an observed one.
+    for key, value in hparams["quantization"].items():
+        if key != "rounding":  # the rounding may change
+            options.append((f"quantization.{key}", saved.get("quantization", {}).get(key, value), value))
+    for key, before, now in options:
+        if before != now:
+            raise ValueError(f"model.{key} must be {before}, that of ckpt_path {path}, to go on; got {now}")
     done = ckpt["epoch"] + 1
     if max_epochs is not None and 0 <= max_epochs <= done:
         raise ValueError(

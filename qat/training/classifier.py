@@ -3,72 +3,76 @@
 import math
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
+from importlib.metadata import version
 from typing import Any
 
 import torch
 from lightning import Callback, LightningModule
 from torch import Tensor
-from torch.optim import SGD, AdamW
 from torch.optim.lr_scheduler import LambdaLR
 from torchmetrics.classification import MulticlassAccuracy
 
 from qat.layers import Quantization, quantize
 from qat.losses import DistillationName
 from qat.memory import checkpoint_blocks, packed_activations
-from qat.training.compiling import Graph, prepare_kernels
-from qat.training.finite import first_not_finite, not_finite
+from qat.training.compiling import CompiledNetwork, prepare_kernels
+from qat.training.hyperparameters import OPTIMIZERS, OptimizerName, check_hyperparameters, plain_types
+from qat.training.loss import LOSSES, LossName, training_loss
 from qat.training.network import build_network
-from qat.training.objective import LOSSES, LossName, objective
+from qat.training.nonfinite import has_nonfinite, locate_nonfinite
 from qat.training.phases import Phases, is_quantized, set_quantized
 from qat.training.schedule import one_cycle, parameter_groups
-from qat.training.settings import OptimizerName, check_settings, dropout_seed, plain
+from qat.training.seeding import dropout_seed
 from qat.training.start import load_start
 from qat.training.teacher import load_teacher
 
 
 class Classifier(LightningModule):
-    """An image classifier: `images (N, C, H, W)` in [0, 1] -> logits `(N, classes)`.
+    """An image classifier: images `(N, C, H, W)` in [0, 1] -> logits `(N, classes)`.
 
     The network is built from the global random generator, then quantized, then its blocks are checkpointed:
-    float, quantized and checkpointed runs of one seed start from equal weights.
+    float, quantized and checkpointed runs with the same seed start from equal weights.
 
     Args:
-        name: which network: lenet, small_cnn, resnet8, resnet20, resnet56, or the import path of one's own,
-            `my_module.MyNet`, which takes `input_shape` and `classes`.
+        name: the network: lenet, small_cnn, resnet8, resnet20, resnet56, or the import path of a user-defined
+            one that takes `input_shape` and `classes`, such as `my_module.MyNet`.
         options: further arguments of the network, such as `width` or `dropout`.
         input_shape: `(C, H, W)` of one image.
         classes: number of classes, >= 2.
         loss: `huber` on one-hot targets, or `cross_entropy`.
         quantization: bits, gradients and scales.
-        checkpoint: globs over module names; these blocks are recomputed in the backward.
-        pack: keep what quantizers gave as packed codes until the backward; it changes nothing but memory.
-        compile: let `torch.compile` make one graph of the network. It takes about a minute, and pays in long
-            runs; not together with `pack`.
+        checkpoint: glob patterns of module names; these blocks are recomputed in the backward.
+        pack: keep the outputs of quantizers as packed codes until the backward; this changes nothing but the
+            memory.
+        compile: compile the network with `torch.compile`. Compiling takes about a minute, which a long run
+            gains back. Not possible together with `pack`.
         optimizer: `adamw`, or `sgd` with Nesterov momentum 0.9.
         learning_rate: peak of the one-cycle schedule, > 0.
-        weight_decay: for weights of convolution and linear layers only, >= 0. It moves a weight even where
-            its gradient is zero.
-        seed: with epoch and rank it decides every random draw of a training epoch (dropout), >= 0.
-        teacher: a .ckpt file of `fit`, of a float run say, whose logits are learned as well; None: none.
-        distillation: how the distance to the teacher is measured, `kl` or `huber`.
-        distillation_weight: its factor beside the task's loss, >= 0.
-        start: a .ckpt file of `fit`, of a float run of the same network, whose weights this run starts from;
-            a resumed run goes on from its own. None: random weights.
-        scale_learning_rate: the learning rate of learned scales as a multiple of the others', >= 0. They
-            follow the same schedule and do not decay.
-        float_epochs: how many epochs train float before the first quantized one, >= 0.
-        freeze_epoch: from this epoch on, counted from 0 and above `float_epochs`, ranges are frozen.
-        freeze_batchnorm_epoch: from this epoch on BatchNorm statistics are frozen, >= 0. See `Phases`.
+        weight_decay: of the weights of convolution and linear layers, >= 0. It moves a weight even where its
+            gradient is zero.
+        seed: decides every random draw of a training epoch (dropout), together with epoch and process, >= 0.
+        teacher: the .ckpt file of a run (float, for example) whose logits the network learns as well; None:
+            no teacher.
+        distillation: how the distance to the teacher's logits is measured, `kl` or `huber`.
+        distillation_weight: factor of that distance beside the loss of the task, >= 0.
+        start: the .ckpt file of a float run of the same network, whose weights this run starts from; a
+            resumed run does not read it. None: random weights.
+        scale_learning_rate: the learning rate of learned scales as a multiple of `learning_rate`, >= 0.
+            Scales follow the same schedule and do not decay.
+        float_epochs: the number of float epochs before the first quantized one, >= 0.
+        freeze_epoch: the first epoch with frozen ranges, counted from 0, above `float_epochs`; None: never.
+        freeze_batchnorm_epoch: the first epoch with frozen BatchNorm statistics, >= 0; None: never.
 
     Raises:
         ValueError: an argument is unknown or out of range, or a pattern matches no module.
-        FloatingPointError: in a training step, when the loss is not finite; says which layer saw it first.
+        FloatingPointError: in a training step whose loss is not finite; names the first layer with such an
+            output.
     """
 
     def __init__(
         self,
         name: str = "small_cnn",
-        options: dict[str, Any] = {},  # noqa: B006 - only read; a plain default is what help and YAML show
+        options: dict[str, Any] = {},  # noqa: B006 - only read; help and YAML show a plain default
         input_shape: tuple[int, int, int] = (1, 28, 28),
         classes: int = 10,
         loss: LossName = "huber",
@@ -89,60 +93,52 @@ class Classifier(LightningModule):
         freeze_epoch: int | None = None,
         freeze_batchnorm_epoch: int | None = None,
     ) -> None:
-        given = dict(locals())  # before there is any other local variable
-        del given["self"], given["__class__"]
         super().__init__()
-        if isinstance(quantization, Mapping):  # from a .ckpt, which holds plain types only
+        self.save_hyperparameters(ignore=["quantization", "options", "input_shape", "checkpoint"])
+        if isinstance(quantization, Mapping):  # from a .ckpt file, which holds plain types only
             quantization = Quantization(**quantization)
         shape = tuple(input_shape)
-        check_settings(optimizer, classes, learning_rate, weight_decay, scale_learning_rate, seed)
+        check_hyperparameters(optimizer, classes, learning_rate, weight_decay, scale_learning_rate, seed)
         if pack and compile:
-            raise ValueError("pack must be false with compile true: no graph holds packed tensors; set one")
+            raise ValueError(
+                "pack must be false with compile true: a graph cannot hold packed tensors; choose one"
+            )
         Phases(float_epochs, freeze_epoch, freeze_batchnorm_epoch)  # refuses wrong numbers before the work
-        self.objective = objective(loss, distillation, distillation_weight, taught=teacher is not None)
-        listed = {"options": dict(options), "input_shape": list(shape), "checkpoint": list(checkpoint)}
-        self._keep_hyperparameters(**given | listed | {"quantization": plain(quantization)})
-        self.task, self.seed = LOSSES[loss], seed
-        self._teacher: tuple[LightningModule, ...] = ()  # in a tuple: it is no part of this module's state
+        plain = {"quantization": plain_types(quantization), "options": dict(options)}
+        self.save_hyperparameters(plain | {"input_shape": list(shape), "checkpoint": list(checkpoint)})
+        self.training_loss = training_loss(loss, distillation, distillation_weight, teacher is not None)
+        self.task_loss, self.seed = LOSSES[loss], seed
+        self._teacher: tuple[
+            LightningModule, ...
+        ] = ()  # in a tuple, so that it is no part of this module's state
         self._started = start is None
         self.model = quantize(
             build_network(name, shape, classes, options), quantization, torch.zeros(2, *shape)
         )
         checkpoint_blocks(self.model, list(checkpoint))
         self.model.to(memory_format=torch.channels_last)  # convolutions are a fifth faster
-        self._graph = Graph(self.model) if compile else None
+        self._compiled = CompiledNetwork(self.model) if compile else None
         self.val_accuracy = MulticlassAccuracy(classes, average="micro")
         self.test_accuracy = MulticlassAccuracy(classes, average="micro")
-
-    def _keep_hyperparameters(self, **plain: Any) -> None:
-        self.save_hyperparameters(plain)
 
     def forward(self, images: Tensor) -> Tensor:
         """Shape: `(N, C, H, W)` -> `(N, classes)`."""
         images = images.contiguous(memory_format=torch.channels_last)
-        logits: Tensor = self._graph(images) if self._graph else self.model(images)
+        logits: Tensor = self._compiled(images) if self._compiled else self.model(images)
         return logits
 
     def packing(self) -> AbstractContextManager[None]:
-        """Around a training forward: packs what is saved, where this run is told to."""
+        """The context of a training forward: packs what autograd saves, if `pack` is set."""
         return packed_activations() if self.hparams["pack"] else nullcontext()
 
     def load_teacher(self) -> None:
-        """Read the teacher's file, where there is one to be read.
-
-        Raises:
-            ValueError: it is no .ckpt file of `fit`, or its images or classes are others.
-        """
+        """Read the .ckpt file of the teacher, once; raises ValueError if it does not fit."""
         path = self.hparams["teacher"]
         if path is not None and not self._teacher:
             self._teacher = (load_teacher(Classifier, path, self.hparams),)
 
     def load_start(self) -> None:
-        """Load the weights to start from, where there are any and they, or a later state, are not loaded yet.
-
-        Raises:
-            ValueError: the file is no .ckpt file of `fit`, or not of a float run of this network.
-        """
+        """Load the weights of `start`, once, not in a resumed run; raises ValueError if they do not fit."""
         if not self._started:
             load_start(self, self.hparams["start"])
         self._started = True
@@ -152,14 +148,15 @@ class Classifier(LightningModule):
         return [Phases(*phases)] if phases != [0, None, None] else []
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        checkpoint["quantized"] = is_quantized(self)  # the rest of the phase is in buffers
+        checkpoint["qat_version"] = version("qat")
+        checkpoint["quantized"] = is_quantized(self)  # buffers hold the rest of the phase
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        set_quantized(self, checkpoint.get("quantized", True))
+        set_quantized(self, checkpoint["quantized"])
         self._started = True
 
     def on_fit_start(self) -> None:
-        if not self._graph:
+        if not self._compiled:
             elements = math.prod(self.hparams["input_shape"])
             prepare_kernels(self.model, self.trainer, self.device, elements)
         self.load_teacher()
@@ -167,7 +164,7 @@ class Classifier(LightningModule):
             teacher.to(self.device)
 
     def on_train_epoch_start(self) -> None:
-        # A .ckpt is written where an epoch ends. Seeded anew here, dropout depends on seed, epoch and rank
+        # The end of an epoch writes the .ckpt file. Seeded here, dropout depends on seed, epoch and process
         # alone, not on what ran before in this process: a resumed run equals the uninterrupted one.
         torch.manual_seed(dropout_seed(self.seed, self.current_epoch, self.global_rank))
 
@@ -178,20 +175,15 @@ class Classifier(LightningModule):
         if self._teacher:
             tensors["teacher"] = self._teacher[0](images)
         loss: Tensor
-        loss, terms = self.objective(**tensors)
-        if not_finite(loss.detach()):
+        loss, terms = self.training_loss(**tensors)
+        if has_nonfinite(loss.detach()):
             step = f"epoch {self.current_epoch}, batch {batch_idx}"
-            where = first_not_finite(self.model, images)
+            where = locate_nonfinite(self.model, images)
             raise FloatingPointError(f"the loss is {loss.item()} in {step}: {where}")
-        kwargs: dict[str, Any] = {
-            "on_epoch": True,
-            "on_step": False,
-            "sync_dist": True,
-            "batch_size": len(labels),
-        }
-        self.log("train_loss", loss, prog_bar=True, **kwargs)
-        if len(terms) > 1:
-            self.log_dict({f"train_{name}": value for name, value in terms.items()}, **kwargs)
+        logged = {"loss": loss, **(terms if len(terms) > 1 else {})}
+        for name, value in logged.items():
+            options = {"prog_bar": name == "loss", "batch_size": len(labels), "sync_dist": True}
+            self.log(f"train_{name}", value, on_epoch=True, on_step=False, **options)
         return loss
 
     def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
@@ -204,21 +196,15 @@ class Classifier(LightningModule):
         images, labels = batch
         logits = self(images)
         accuracy.update(logits, labels)
-        kwargs: dict[str, Any] = {"prog_bar": True, "batch_size": len(labels)}
-        self.log(f"{stage}_loss", self.task(logits, labels), sync_dist=True, **kwargs)
-        self.log(f"{stage}_accuracy", accuracy, **kwargs)
+        loss, size = self.task_loss(logits, labels), len(labels)
+        self.log(f"{stage}_loss", loss, prog_bar=True, sync_dist=True, batch_size=size)
+        self.log(f"{stage}_accuracy", accuracy, prog_bar=True, batch_size=size)
 
     def configure_optimizers(self) -> Any:
-        # Here a resumed run has its own state already, and no callback has looked at the weights yet.
+        # Here a resumed run has loaded its state already, and no callback has read the weights yet.
         self.load_start()
-        rate = self.hparams["learning_rate"]
-        factors = (self.hparams["weight_decay"], self.hparams["scale_learning_rate"])
-        groups = parameter_groups(self.model, rate, *factors)
-        optimizer: torch.optim.Optimizer
-        if self.hparams["optimizer"] == "adamw":
-            optimizer = AdamW(groups, lr=rate)
-        else:
-            optimizer = SGD(groups, lr=rate, momentum=0.9, nesterov=True)
+        rates = [self.hparams[key] for key in ("learning_rate", "weight_decay", "scale_learning_rate")]
+        optimizer = OPTIMIZERS[self.hparams["optimizer"]](parameter_groups(self.model, *rates))
         total = self.trainer.estimated_stepping_batches
         scheduler = LambdaLR(optimizer, lambda step: one_cycle(step, total))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}

@@ -1,4 +1,4 @@
-"""What of a run is compiled: the quantizers' kernels in long runs, and on demand the network."""
+"""What a run compiles: the quantizers' kernels in long runs, and the network on request."""
 
 import logging
 import os
@@ -8,21 +8,23 @@ from lightning import Trainer
 from torch import Tensor, nn
 
 from qat.progress import tracked
-from qat.quantizers import Quantizer, compile_kernels
-from qat.quantizers.compiled import leave
+from qat.quantizers import Quantizer, compile_kernels, use_eager_kernels
 
 log = logging.getLogger(__name__)
 
-LONG = 5e8  # numbers that go into the network over a run; below, compiling takes longer than it saves
+LONG = (
+    5e8  # input values of the network over a whole run; in a shorter run, compiling costs more than it saves
+)
 
 
-class Graph:
-    """The network, compiled for the training batches of the usual size.
+class CompiledNetwork:
+    """A network whose full training batches run through `torch.compile`.
 
-    Short last batches, evaluation and batches at which hooks look run eagerly: each would be compiled anew.
+    A short last batch, evaluation, and a batch on which forward hooks are set run eagerly, because each of
+    them would be compiled anew.
 
     Args:
-        network: any module; graph breaks are errors.
+        network: any module; a graph break is an error.
     """
 
     def __init__(self, network: nn.Module) -> None:
@@ -32,32 +34,31 @@ class Graph:
 
     def __call__(self, images: Tensor) -> Tensor:
         """Shape: `(N, C, H, W)` -> that of the network's output."""
-        watched = any(part._forward_hooks for part in self.network.modules())
-        if watched or not self.network.training:
+        if not self.network.training or has_forward_hooks(self.network):
             return self.network(images)
         self.size = self.size or len(images)
         return self._compiled(images) if len(images) == self.size else self.network(images)
 
 
+def has_forward_hooks(network: nn.Module) -> bool:
+    """Whether a forward hook is set on any module. torch has no public way to ask; tested with torch 2.14."""
+    return any(module._forward_hooks for module in network.modules())
+
+
 def prepare_kernels(network: nn.Module, trainer: Trainer, device: torch.device, elements: int) -> None:
-    """Compile the quantizers' kernels if this run is long enough for that, or QAT_COMPILE=1 asks for it.
+    """Compile the quantizers' kernels if the run is long enough, or if QAT_COMPILE=1 asks for it.
 
-    Otherwise they run eagerly, whatever ran before in this process: a run's bits are its own.
-
-    Args:
-        network: whose quantizers they are.
-        trainer: knows how many steps there will be, and of how many images.
-        device: of the network.
-        elements: of one image.
+    Otherwise the kernels run eagerly, even if an earlier run of this process compiled them: the bits of a run
+    do not depend on what ran before. `elements` is the number of values in one image.
     """
-    leave(device)
-    if not any(isinstance(part, Quantizer) for part in network.modules()):
+    use_eager_kernels(network)
+    if not any(isinstance(module, Quantizer) for module in network.modules()):
         return
-    # Before the loaders are asked for: the trainer sets them up where it is asked for its steps.
+    # First the steps, then the loader: the trainer sets up its loaders when it is asked for the steps.
     steps = trainer.estimated_stepping_batches * trainer.accumulate_grad_batches
     loader = trainer.train_dataloader
     batch = getattr(loader, "batch_size", None) or 1
     if steps * batch * elements >= LONG or os.environ.get("QAT_COMPILE") == "1":
-        compile_kernels(device, lambda kernels: tracked(kernels, "compiling quantizers"))
+        compile_kernels(network, device, lambda kernels: tracked(kernels, "compiling quantizers"))
     else:
-        log.info("quantizers run eagerly: a short run (QAT_COMPILE=1 compiles all the same)")
+        log.debug("quantizers run eagerly, because the run is short (QAT_COMPILE=1 compiles them)")

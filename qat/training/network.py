@@ -1,28 +1,36 @@
-"""Networks by name, with errors of one line."""
+"""Build a network by its name, and find the network in a LightningModule."""
 
 import inspect
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
+from lightning import LightningModule
 from torch import nn
 
 from qat.models import MODELS
 from qat.names import unknown_name
 
 
+def network_of(module: LightningModule) -> nn.Module:
+    """The network that a LightningModule trains, its attribute `model`."""
+    network = module.model
+    assert isinstance(network, nn.Module)
+    return network
+
+
 def build_network(name: str, shape: tuple[int, ...], classes: int, options: Mapping[str, Any]) -> nn.Module:
-    """A float network by its name, or one of the user's own.
+    """Build a float network.
 
     Args:
-        name: of `qat.models`, or the import path of a class or function that takes `input_shape` and
-            `classes`, and perhaps more: `my_module.MyNet`.
+        name: of `qat.models`, or the import path of a user-defined class or function that takes
+            `input_shape`, `classes` and perhaps more: `my_module.MyNet`.
         shape: `(C, H, W)` of one image.
         classes: number of logits.
         options: further arguments of the network.
 
     Raises:
-        ValueError: the name or an option is unknown, or the network cannot be built so.
+        ValueError: the name or an option is unknown, or the network cannot be built with these arguments.
     """
     build = MODELS[name] if name in MODELS else _imported(name)
     known = dict(inspect.signature(build).parameters)
@@ -39,7 +47,7 @@ def build_network(name: str, shape: tuple[int, ...], classes: int, options: Mapp
             raise ValueError(f"option {key} of {name} must be of type {kinds[-1].__name__}, got {value!r}")
     try:
         return build(input_shape=shape, classes=classes, **options)
-    except (TypeError, ValueError, RuntimeError, ArithmeticError) as error:  # torch checks what it is given
+    except (TypeError, ValueError, RuntimeError, ArithmeticError) as error:  # torch checks some arguments
         raise ValueError(
             f"{name} cannot be built with options {dict(options)} for images {shape}: {error}"
         ) from error

@@ -1,4 +1,4 @@
-"""How the learning rate and the weight decay are spread over steps and parameters."""
+"""The learning rate over the steps of a run, and the learning rate and weight decay of each parameter."""
 
 import math
 from typing import Any
@@ -8,14 +8,16 @@ from torch import nn
 from qat.quantizers import Scale
 
 WARM_UP = 0.25
-DECAYED = (nn.modules.conv._ConvNd, nn.Linear)
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+DECAYED = (*CONVOLUTIONS, *TRANSPOSED, nn.Linear)
 
 
 def one_cycle(step: int, total: float) -> float:
-    """Factor of the learning rate: up in a line over the first quarter of all steps, down along a cosine.
+    """Factor of the learning rate: a linear rise over the first quarter of the steps, then a cosine fall.
 
-    A pure function of the step, so a resumed run is on the same curve, and on a longer one if it has more
-    epochs (torch's `OneCycleLR` stores the number of steps and refuses that).
+    The factor depends on the step alone, so a resumed run is on the same curve, and on a longer one if it has
+    more epochs. (torch's `OneCycleLR` stores the number of steps and refuses a longer run.)
 
     Args:
         step: optimizer steps done so far, >= 0.
@@ -34,16 +36,16 @@ def one_cycle(step: int, total: float) -> float:
 def parameter_groups(
     model: nn.Module, learning_rate: float, weight_decay: float = 0.0, scale_learning_rate: float = 1.0
 ) -> list[dict[str, Any]]:
-    """Groups for an optimizer: weights decay; biases, BatchNorm and learned scales do not.
+    """Parameter groups for an optimizer: weights decay; biases, BatchNorm and learned scales do not.
 
-    Which is which the modules say: weights are those of convolution and linear layers, scales the parameters
-    of a quantizer's scale. A group without parameters is left out.
+    The modules decide: weights are those of convolution and linear layers, scales are the parameters of a
+    quantizer's scale. A group without parameters is left out.
 
     Args:
-        model: its parameters are grouped, each once.
-        learning_rate: of all but the scales, > 0.
+        model: each of its parameters is in one group.
+        learning_rate: of all parameters except the scales, > 0.
         weight_decay: of the weights, >= 0.
-        scale_learning_rate: that of the scales as a multiple of the others', >= 0.
+        scale_learning_rate: the rate of the scales as a multiple of `learning_rate`, >= 0.
     """
     scales = {p for module in model.modules() if isinstance(module, Scale) for p in module.parameters()}
     weights = {module.weight for module in model.modules() if isinstance(module, DECAYED)}

@@ -1,32 +1,33 @@
-"""The network that a run learns from: read from a .ckpt file, and never trained."""
+"""The trained network that a run learns from."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from lightning import LightningModule
 
-from qat.training.ckpt import read_ckpt
+from qat.training.ckpt import load_state, read_ckpt, remedy
 
 
-def load_teacher(kind: type[LightningModule], path: str, student: Mapping[str, Any]) -> LightningModule:
-    """A classifier from the .ckpt file of its run, in eval mode and without gradients.
+def load_teacher(build: type[LightningModule], path: str, student: Mapping[str, Any]) -> LightningModule:
+    """Build a classifier from the .ckpt file of its run, in eval mode and without gradients.
 
-    Args:
-        kind: the class to build.
-        path: of the file.
-        student: hyper-parameters of who learns from it.
+    `build` is the class of the classifier, `student` holds the hyper-parameters of the one that learns from
+    it.
 
     Raises:
-        ValueError: it is no .ckpt file of `fit`, or its images or classes are others than the student's.
+        ValueError: the file is not a .ckpt file that `fit` wrote, or its images or classes differ from the
+            student's.
     """
     ckpt = read_ckpt("teacher", path)
-    teacher = kind(**ckpt["hyper_parameters"] | {"teacher": None})
+    try:
+        teacher = build(**ckpt["hyper_parameters"] | {"teacher": None})
+    except TypeError as error:  # an option that this version does not know
+        raise ValueError(f"teacher {path} cannot be built ({remedy(ckpt)}): {error}") from error
     for key in ("input_shape", "classes"):
         if teacher.hparams[key] != student[key]:
             raise ValueError(
                 f"teacher must have {key} {student[key]}, got {teacher.hparams[key]} in {path}; "
                 "train one on the same data"
             )
-    teacher.load_state_dict(ckpt["state_dict"])
-    teacher.on_load_checkpoint(ckpt)
+    load_state(ckpt, path, teacher, "teacher")
     return teacher.eval().requires_grad_(False)

@@ -1,4 +1,4 @@
-"""A finished run, found in its folder or by its .ckpt file: the network, and its data."""
+"""A finished run, found by its folder or by its .ckpt file: its network and its data."""
 
 import json
 from dataclasses import dataclass
@@ -6,14 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml  # type: ignore[import-untyped] # its stubs are a package apart
+import yaml
 from torch import Tensor
 
 from qat.data import ImageData, data_shape
-from qat.training.ckpt import check_fits, read_ckpt
+from qat.training.ckpt import load_state, read_ckpt
 from qat.training.classifier import Classifier
 
-CKPTS = ("checkpoints/last.ckpt", "final.ckpt", "last.ckpt")  # of train.py, of compare.py, of a bare folder
+# The last .ckpt file of `train`, of `compare`, and of any other folder.
+LAST_CKPTS = ("checkpoints/last.ckpt", "final.ckpt", "last.ckpt")
 
 
 @dataclass(frozen=True)
@@ -22,9 +23,9 @@ class TrainedRun:
 
     Args:
         classifier: in eval mode, with the weights of the .ckpt file.
-        ckpt: the file.
+        ckpt: path of the .ckpt file.
         data: name of the data set.
-        data_root: where it lies; None: where it usually does.
+        data_root: folder of the data; None for the default one.
     """
 
     classifier: Classifier
@@ -38,30 +39,32 @@ class TrainedRun:
         Raises:
             ValueError: the data is missing.
         """
-        data = ImageData(self.data, self.data_root)  # type: ignore[arg-type] # checked there  # its names are checked there
+        data = ImageData(self.data, self.data_root)  # type: ignore[arg-type] # it checks the name
         data.prepare_data()
         data.setup("test")
         batches = list(data.test_dataloader())
         return torch.cat([images for images, _ in batches]), torch.cat([labels for _, labels in batches])
 
 
-def load_run(run: str, ckpt_path: str | None, data: str | None, data_root: str | None) -> TrainedRun:
+def load_run(
+    run: str, ckpt_path: str | None = None, data: str | None = None, data_root: str | None = None
+) -> TrainedRun:
     """Load a run.
 
     Args:
-        run: its folder, of `train.py` or `compare.py`, or a .ckpt file.
-        ckpt_path: a .ckpt file for the configuration in that folder; None: its own last one.
-        data: name of the data set, where the folder does not say.
-        data_root: where the data lies; None: where the run found it.
+        run: its folder, written by `train` or `compare`, or a .ckpt file.
+        ckpt_path: a .ckpt file for the configuration in that folder; by default the run's last one.
+        data: name of the data set, if the folder does not name it.
+        data_root: folder of the data; by default the run's.
 
     Raises:
-        ValueError: there is no such run, or the .ckpt file is of another configuration.
+        ValueError: there is no such run, or the .ckpt file belongs to another configuration.
     """
     path = Path(run)
-    folder = (
-        path if path.is_dir() else path.parent.parent if path.parent.name == "checkpoints" else path.parent
-    )
-    ckpt = Path(ckpt_path) if ckpt_path else path if not path.is_dir() else _last_ckpt(path)
+    folder = path if path.is_dir() else path.parent
+    if not path.is_dir() and folder.name == "checkpoints":
+        folder = folder.parent
+    ckpt = Path(ckpt_path) if ckpt_path else _last_ckpt(path) if path.is_dir() else path
     content = read_ckpt("run", ckpt)
     settings, known = _configuration(folder)
     data = data or known.get("name")
@@ -73,29 +76,28 @@ def load_run(run: str, ckpt_path: str | None, data: str | None, data_root: str |
     else:
         shape, classes = data_shape(data, data_root)  # type: ignore[arg-type]
         settings = settings | {"input_shape": list(shape), "classes": classes}
-    alone: dict[str, Any] = {"teacher": None, "start": None, "checkpoint": []}
-    classifier = Classifier(**settings | alone)
-    check_fits(content, ckpt, classifier)
-    classifier.on_load_checkpoint(content)
+    # A finished network needs neither its teacher nor its start, and computes the same without checkpointing.
+    classifier = Classifier(**settings | {"teacher": None, "start": None, "checkpoint": []})
+    load_state(content, ckpt, classifier)
     return TrainedRun(classifier.eval(), ckpt, data, data_root)
 
 
 def _last_ckpt(folder: Path) -> Path:
-    found = [folder / name for name in CKPTS if (folder / name).is_file()]
+    found = [folder / name for name in LAST_CKPTS if (folder / name).is_file()]
     if not found:
         raise ValueError(
-            f"run must be a .ckpt file or a folder that holds one of {', '.join(CKPTS)}; got {folder}"
+            f"run must be a .ckpt file or a folder that holds one of {', '.join(LAST_CKPTS)}; got {folder}"
         )
     return found[0]
 
 
 def _configuration(folder: Path) -> tuple[dict[str, Any] | None, dict[str, Any]]:
-    """What config.yaml says of the model (None: it is not there) and what is known of the data."""
+    """The model's part of config.yaml (None if there is no such file), and what is known of the data."""
     config, result = folder / "config.yaml", folder / "result.json"
     if config.is_file():
         content = yaml.safe_load(config.read_text(encoding="utf-8"))
         if not isinstance(content, dict) or not {"model", "data"} <= content.keys():
-            raise ValueError(f"run must hold a config.yaml of train.py, but {config} has no model and data")
+            raise ValueError(f"run must hold a config.yaml of train, but {config} has no model and data")
         return content["model"], content["data"]
     if result.is_file():
         return None, {"name": json.loads(result.read_text(encoding="utf-8"))["settings"]["data"]}

@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
-from qat.measure.benchmark import cli, main, ops, parts, peer_torch_ao, steps
+from qat.cli import benchmark as cli
+from qat.cli.benchmark import main
+from qat.measure import ops, speed_parts
+from qat.measure.modes import FLOAT, QAT
 
 TINY = ["--size", "4", "4", "5", "5", "--sizes", "5000", "--batch_size", "4", "--rounds", "1"]
-FEW = ["--only", ops.FLOOR, ops.OBSERVED, "Brevitas*", steps.FLOAT, steps.OURS]
+FEW = ["--only", ops.FLOOR, ops.OBSERVED, "Brevitas*", FLOAT, QAT]
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +24,7 @@ def read(folder: Path, part: str) -> Any:
     return json.loads((folder / f"{part}.json").read_text(encoding="utf-8"))
 
 
-def test_the_usual_parts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_default_parts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main([*TINY, *FEW, "--models", "small_cnn", "--out", str(tmp_path)])
     out, _ = capsys.readouterr()
     assert out.splitlines()[1] == "kernels: eager"
@@ -29,7 +32,7 @@ def test_the_usual_parts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {f"{part}.{kind}" for part in ("ops", "scaling", "steps") for kind in ("json", "md")}
     found = read(tmp_path, "ops")
-    assert found["settings"]["shape"] == [4, 4, 5, 5]
+    assert found["settings"]["size"] == [4, 4, 5, 5]
     assert found["machine"]["versions"]["qat"]
     floor, observed, *_ = found["results"]
     assert floor["name"] == ops.FLOOR
@@ -42,7 +45,7 @@ def test_the_usual_parts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 def test_one_part(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["--profile", *TINY, "--models", "small_cnn", "--out", str(tmp_path)])
     (row, *_) = read(tmp_path, "profile")["results"]
-    assert row["name"] == steps.FLOAT
+    assert row["name"] == FLOAT
     assert row["seconds"]["quantizers"] == 0
 
 
@@ -52,7 +55,7 @@ def test_a_candidate_that_fails_ends_with_1(
     def broken(*_: object) -> None:
         raise RuntimeError("not today")
 
-    monkeypatch.setitem(steps.PEERS, "torch.ao FX", (broken, None))
+    monkeypatch.setitem(speed_parts.PEERS, "torch.ao FX", (broken, None))
     with pytest.raises(SystemExit) as stop:
         main(["--steps", *TINY, "--only", "torch.ao FX", "--models", "small_cnn", "--out", str(tmp_path)])
     assert stop.value.code == 1
@@ -71,7 +74,8 @@ def test_a_candidate_that_fails_ends_with_1(
         ),
         (["--sizes", "12"], "sizes must be multiples of 5000, got 12"),
         (["--models", "resnet9"], "unknown model 'resnet9'; nearest: resnet8, resnet20"),
-        (["--device", "gpu"], "unknown device 'gpu'; "),
+        (["--device", "gpu"], "device: unknown name 'gpu'; nearest: cpu"),
+        (["--batch_size", "1"], "batch_size must be at least 2, got 1"),
         (["--only", "qta*"], "only pattern 'qta*' matches nothing; "),
         (["--out", ""], "out must name a folder, got nothing; "),
         (["--step"], "unknown option 'step'; nearest: steps"),
@@ -100,7 +104,7 @@ def test_a_gpu_that_is_not_there(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     with pytest.raises(SystemExit) as stop:
         main(["--device", "cuda"])
     assert stop.value.code == 2
-    said = "error: device cuda needs a GPU that torch can use, and there is none; use cpu\n"
+    said = "error: device must be cpu, because torch finds no CUDA device; got cuda\n"
     assert capsys.readouterr().err == said
 
 
@@ -108,9 +112,9 @@ def test_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(parts.PARTS, "scaling", stop)
+    monkeypatch.setitem(speed_parts.PARTS, "scaling", stop)
     with pytest.raises(SystemExit) as left:
-        main([*TINY, "--only", peer_torch_ao.PER_TENSOR, "--out", str(tmp_path)])
+        main([*TINY, "--only", ops.PER_TENSOR, "--out", str(tmp_path)])
     assert left.value.code == 130
     said = f"stopped; 1 of 3 parts are finished and kept in {tmp_path}\n"
     assert capsys.readouterr().err.endswith(said)

@@ -1,4 +1,4 @@
-"""The command line of the export, on a run as train.py leaves it."""
+"""The verb `export`, on a run that `train` wrote."""
 
 import pkgutil
 import shutil
@@ -9,10 +9,10 @@ import onnx
 import pytest
 import torch
 
+from qat.cli import train
 from qat.cli.export import main
-from qat.export import reader
-from qat.export.c.written import find_compiler
-from qat.training import cli as training
+from qat.export import find_compiler
+from qat.export.integers import reader
 from qat.training.classifier import Classifier
 from qat.training.trained_run import load_run
 
@@ -28,7 +28,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a deployable run of three steps."""
     root = tmp_path_factory.mktemp("runs")
     deployable = ["--model.quantization.deployable", "true", "--trainer.default_root_dir", str(root)]
-    training.main(["fit", *QUICK, *deployable])
+    train.main(["fit", *QUICK, *deployable])
     return root / "version_0"
 
 
@@ -42,7 +42,7 @@ def test_onnx(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out.splitlines()
     equal = "same class 1000 of 1000, within 1e-4 1000, equal 1000, largest difference 0"
     assert out[0].startswith("written to model.onnx: ")
-    assert out[1] == f"onnxruntime, optimisations off: {equal}"
+    assert out[1] == f"onnxruntime, optimizations off: {equal}"
     assert out[3] == "no image differs"
     said = {p.key: p.value for p in onnx.load("model.onnx").metadata_props}
     assert said["run"] == str(run / "checkpoints" / "last.ckpt")
@@ -72,8 +72,8 @@ def test_npz_and_c(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("kind", "wrong", "message"),
     [
-        ("npz", "qat.export.integers.npz.packed_weight", "the file does not compute the integers: "),
-        ("c", "qat.export.c.steps.packed_weight", "the file does not compute the integers: "),
+        ("npz", "qat.export.integers.program.pack", "the file does not compute the integers: "),
+        ("c", "qat.export.integers.program.pack", "the file does not compute the integers: "),
         ("npz", "qat.export.integers.reader.conv", "the integers must equal what was trained, but "),
     ],
 )
@@ -105,7 +105,7 @@ def test_without_a_compiler_it_says_so(
 ) -> None:
     monkeypatch.setenv("PATH", "")
     main([str(run), "--format", "c"])
-    assert "not compiled and not run: there is none of cc, gcc, clang" in capsys.readouterr().out
+    assert "not compiled and not run: this machine has none of cc, gcc, clang" in capsys.readouterr().out
 
 
 def test_sizes(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -125,7 +125,7 @@ def test_sizes(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["nowhere"], "run must be a .ckpt file, but there is none at nowhere"),
         (["."], "run must be a .ckpt file or a folder that holds one of"),
-        (["RUN", "--format", "tflite"], "unknown format 'tflite'; choose from: onnx, npz, c"),
+        (["RUN", "--format", "tflite"], "format: unknown name 'tflite'; choose from: onnx, npz, c"),
         (["RUN", "--opset", "20"], "opset must be one of 21, 22, 23, 24, 25; got 20"),
         (["RUN", "--out", "no/where.onnx"], "path must lie in a folder that exists, got no/where.onnx"),
         (["RUN", "--ckpt_path", "other.ckpt"], "ckpt_path other.ckpt has other bits than this configuration"),

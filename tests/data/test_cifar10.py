@@ -75,7 +75,7 @@ def test_missing_without_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for step in (cifar10.prepare, cifar10.load):
         with pytest.raises(ValueError, match=r"^data_root: no CIFAR-10 in [^\n]*$") as error:
             step(tmp_path)
-        for part in (str(tmp_path), "--data mnist5k", "data_root or QAT_DATA"):
+        for part in (str(tmp_path), "the data set mnist5k", "data_root or QAT_DATA"):
             assert part in str(error.value)
 
 

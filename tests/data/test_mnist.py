@@ -107,7 +107,7 @@ def test_missing_without_a_network(tmp_path: Path) -> None:
     for part in (
         str(tmp_path / "MNIST" / "raw"),
         "download failed",
-        "--data mnist5k",
+        "the data set mnist5k",
         "data_root or QAT_DATA",
         "QAT_DATA",
     ):

@@ -59,12 +59,6 @@ def epoch(data: ImageData, number: int = 0) -> tuple[Tensor, Tensor]:
     return torch.cat(images), torch.cat(labels)
 
 
-def test_shapes_before_loading() -> None:
-    data = ImageData()
-    assert data.input_shape == (1, 28, 28)
-    assert data.classes == 10
-
-
 def test_batches_are_the_bytes_of_the_split() -> None:
     raw = load_embedded(Path())
     data = ImageData(batch_size=96)
@@ -174,7 +168,7 @@ def test_no_global_generator_moves() -> None:
     ],
 )
 def test_bad_arguments(argument: str, value: object) -> None:
-    with pytest.raises(ValueError, match=rf"^{argument}: [^\n]*got {value!r}; [^\n]*$"):
+    with pytest.raises(ValueError, match=rf"^{argument} must [^\n]*got {value!r}; [^\n]*$"):
         ImageData(**{argument: value})
 
 

@@ -1,4 +1,4 @@
-"""Small networks, trained a little, so that their codes and statistics are of the usual kind."""
+"""Small networks after a few training steps, with realistic codes and statistics."""
 
 import json
 from collections.abc import Callable
@@ -39,12 +39,12 @@ def _trained(name: str, written: str) -> tuple[nn.Module, Tensor]:
 
 @pytest.fixture(scope="session")
 def trained() -> Build:
-    """`trained(name, **configuration)`: a model in training mode and 60 images, the same for all."""
+    """`trained(name, **configuration)`: a model in training mode and 60 images; tests share them."""
     return lambda name, **settings: _trained(name, json.dumps(settings))
 
 
 @pytest.fixture(scope="session")
 def file(trained: Build, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An ONNX file of 4 bits, 8 at the ends, deployable."""
+    """The ONNX file of a deployable model of 4 bits, with 8 in the first and the last layer."""
     model, images = trained("small_cnn", deployable=True)
     return export_onnx(model, images[:1], tmp_path_factory.mktemp("onnx") / "model.onnx", run="runs/mine")

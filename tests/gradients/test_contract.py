@@ -173,7 +173,7 @@ ROWS = {
         dtypes=(torch.float16, torch.float32, torch.float64),
     ),
 }
-every_row = pytest.mark.parametrize("row", ROWS.values(), ids=ROWS.keys())
+each_row = pytest.mark.parametrize("row", ROWS.values(), ids=ROWS.keys())
 
 
 def run(row: Row, x: Tensor, g: Tensor) -> list[Tensor]:
@@ -205,7 +205,7 @@ def test_every_public_function_has_a_row() -> None:
     assert {name.partition(",")[0] for name in ROWS} == public - {"check_gradient"}
 
 
-@every_row
+@each_row
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_value_and_gradient(row: Row, dtype: torch.dtype) -> None:
     x, g = POINTS.to(dtype), UPSTREAM.to(dtype)
@@ -216,7 +216,7 @@ def test_value_and_gradient(row: Row, dtype: torch.dtype) -> None:
             run(row, x, g)
 
 
-@every_row
+@each_row
 def test_empty_and_scalar(row: Row) -> None:
     cases = [torch.zeros(0, 3, 2, 2), *([torch.tensor(0.75)] if row.scalars else [])]
     for x in cases:
@@ -224,7 +224,7 @@ def test_empty_and_scalar(row: Row) -> None:
         torch.testing.assert_close(run(row, x, g), expected(row, x, g))
 
 
-@every_row
+@each_row
 def test_memory_formats(row: Row) -> None:
     plain = run(row, POINTS, UPSTREAM)
     last = [t.contiguous(memory_format=torch.channels_last) for t in (POINTS, UPSTREAM)]
@@ -238,7 +238,7 @@ def test_memory_formats(row: Row) -> None:
     assert all(map(torch.equal, run(row, POINTS, ones.contiguous()), run(row, POINTS, ones)))
 
 
-@every_row
+@each_row
 def test_derivatives(row: Row) -> None:
     def function(*inputs: Tensor) -> Tensor:
         torch.manual_seed(0)
@@ -270,7 +270,7 @@ def tensors_on_ctx(y: Tensor) -> list[str]:
     return found
 
 
-@every_row
+@each_row
 def test_tensors_are_kept_by_save_for_backward_alone(row: Row) -> None:
     x, *more = row.inputs(SMOOTH)
     inner = x * 1
@@ -286,7 +286,7 @@ def test_tensors_are_kept_by_save_for_backward_alone(row: Row) -> None:
         assert torch.equal(got, run(row, SMOOTH, UPSTREAM)[1])
 
 
-@every_row
+@each_row
 def test_only_wanted_gradients_are_computed(row: Row) -> None:
     inputs = row.inputs(SMOOTH)
     assert not row.function(*(x.detach() for x in inputs)).requires_grad
@@ -302,7 +302,7 @@ def test_only_wanted_gradients_are_computed(row: Row) -> None:
             assert [part if part is None else part.shape for part in returned] == shapes
 
 
-@every_row
+@each_row
 def test_compiled_equals_eager(row: Row) -> None:
     torch.compiler.reset()
     compiled = torch.compile(row.function, fullgraph=row.compiles, backend="aot_eager")

@@ -1,4 +1,4 @@
-"""What the contract leaves open: gradients that end, float16, limits of the parameters, refusals."""
+"""What the contract does not test: gradients that end, float16, limits of the parameters, refusals."""
 
 import pytest
 import torch

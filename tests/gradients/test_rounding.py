@@ -1,14 +1,27 @@
-"""What the contract leaves open: the table of names, random rounding, limits of the parameters."""
+"""What the contract does not test: the table of names, random rounding, limits of the parameters."""
 
 import math
+from typing import get_args
 
 import pytest
 import torch
 
-from qat.gradients import ROUNDINGS, one_hot_argmax_ste, round_ewgs, round_soft, round_stochastic, sign_ste
+from qat.gradients import (
+    ROUNDINGS,
+    RoundingName,
+    one_hot_argmax_ste,
+    round_ewgs,
+    round_soft,
+    round_stochastic,
+    sign_ste,
+)
 
 TIES = torch.tensor([-2.5, -1.5, -0.5, 0.2, 0.5, 0.7, 1.4, 1.5, 2.5])
 NAN = float("nan")
+
+
+def test_the_names_of_configurations_are_those_of_the_table() -> None:
+    assert list(get_args(RoundingName)) == list(ROUNDINGS)
 
 
 @pytest.mark.parametrize("name", sorted(ROUNDINGS.keys() - {"stochastic"}))
@@ -17,7 +30,7 @@ def test_half_to_even(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ROUNDINGS)
-def test_nan_stays_seen(name: str) -> None:
+def test_nan_stays_nan(name: str) -> None:
     assert ROUNDINGS[name](torch.tensor([NAN])).isnan().all()
     assert sign_ste(torch.tensor([NAN])).isnan().all()
 
@@ -28,11 +41,11 @@ def test_random_rounding_is_right_on_average(value: float, dtype: torch.dtype) -
     count = 100_000
     x = torch.full((count,), value, dtype=dtype)
     low = math.floor(value)
-    share = x[0].item() - low  # of the value as the dtype has it
+    fraction = x[0].item() - low  # of the value in this dtype
     y = round_stochastic(x, torch.Generator().manual_seed(0)).double()
     assert set(y.unique().tolist()) == {low, low + 1}
     # Five standard deviations of a mean of `count` draws: wrong for one seed in two million.
-    assert abs(y.mean().item() - low - share) < 5 * (share * (1 - share) / count) ** 0.5
+    assert abs(y.mean().item() - low - fraction) < 5 * (fraction * (1 - fraction) / count) ** 0.5
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
@@ -73,9 +86,9 @@ def test_ends_of_the_soft_staircase() -> None:
 
 def test_bad_parameters() -> None:
     x = torch.zeros(2)
-    with pytest.raises(ValueError, match=r"sharpness must be > 0, got 0; 2\.2 is usual"):
+    with pytest.raises(ValueError, match=r"sharpness must be > 0, got 0; 2\.2 is the default"):
         round_soft(x, 0)
-    with pytest.raises(ValueError, match="delta must be >= 0, got nan; 1e-3 is usual"):
+    with pytest.raises(ValueError, match="delta must be >= 0, got nan; 1e-3 is the default"):
         round_ewgs(x, NAN)
 
 

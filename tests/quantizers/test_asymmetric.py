@@ -33,8 +33,7 @@ def test_value_and_gradient_equal_torch_fake_quantize(bits: int, shift: float, f
 
 def test_rounded_before_the_zero_point_is_added() -> None:
     quantizer = activation_quantizer(torch.zeros(1), 4, signed=True, asymmetric=True).eval()
-    quantizer.scale.lowest.fill_(-3.5)
-    quantizer.scale.highest.fill_(4.0)  # scale 0.5, zero point 7
+    quantizer.scale.range.copy_(torch.tensor([-3.5, 4.0]))  # scale 0.5, zero point 7
     x = torch.tensor([0.25, 0.75, -0.25, -0.75, 1.25, -9, 9])
     assert quantizer.codes(x).tolist() == [7, 9, 7, 5, 9, 0, 15]
     assert quantizer(x).tolist() == [0, 1, 0, -1, 1, -3.5, 4]
@@ -45,5 +44,5 @@ def test_moving_averages_of_both_ends_widened_to_zero() -> None:
     ends = []
     for batch in ([1.0, 2.0], [-10.0, 12.0], [-5.0, -1.0]):
         quantizer.observe(torch.tensor(batch))
-        ends += [quantizer.scale.lowest.item(), quantizer.scale.highest.item()]
+        ends += quantizer.scale.range.tolist()
     assert ends == pytest.approx([0, 2, -1, 3, -1.4, 2.7])

@@ -10,7 +10,7 @@ from qat.quantizers.observers import OBSERVERS
 WEIGHT = torch.linspace(-1, 2, 24).reshape(2, 3, 2, 2)
 
 
-def test_it_starts_from_the_tensor() -> None:
+def test_the_scale_is_initialized_from_the_tensor() -> None:
     weight = weight_quantizer(WEIGHT, 4, axis=0, rounding=round_zero)
     assert weight.scale.value.flatten().tolist() == (WEIGHT.abs().amax((1, 2, 3)) / 7).tolist()
     assert weight.rounding is round_zero
@@ -59,7 +59,7 @@ def test_a_power_of_two_wraps_any_scale() -> None:
 
 
 @pytest.mark.parametrize("axis", [4, -5])
-def test_an_axis_that_is_none(axis: int) -> None:
+def test_an_axis_out_of_range(axis: int) -> None:
     with pytest.raises(ValueError, match=f"axis must be -4 to 3 for a weight of 4 dim.* None; got {axis}"):
         weight_quantizer(WEIGHT, 4, axis=axis)
 

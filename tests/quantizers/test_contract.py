@@ -1,10 +1,14 @@
-"""What every kind of scale has to do, against an independent NumPy reference."""
+"""What every kind of scale must do, against an independent NumPy reference.
+
+A new scale or observer adds a row to `KINDS`.
+"""
 
 import copy
+import inspect
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -13,8 +17,15 @@ from torch import Tensor, nn
 
 from qat.gradients import round_zero
 from qat.memory import Checkpointed
-from qat.quantizers import Quantizer, activation_quantizer, weight_quantizer
-from qat.quantizers.observers import FRACTIONS
+from qat.quantizers import (
+    ObservedScale,
+    PowerOfTwo,
+    Quantizer,
+    Scale,
+    activation_quantizer,
+    weight_quantizer,
+)
+from qat.quantizers.observers import FRACTIONS, OBSERVERS, ObserverName
 
 
 def largest(x: np.ndarray, low: int, high: int) -> np.ndarray:
@@ -57,7 +68,7 @@ def two_to_the(scale: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
 
 @dataclass(frozen=True)
 class Kind:
-    """How a quantizer is built, its first scale from the first batch, and what comes before the division."""
+    """How a quantizer is built, its scale after the first batch, and the transform before the division."""
 
     build: Callable[..., Quantizer]
     scale: Callable[[np.ndarray, int, int], np.ndarray]
@@ -106,6 +117,32 @@ KINDS = {
 each_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
 
 
+# Built at one bit, or by a combination of options; test_build.py and test_observers.py have their tests.
+ELSEWHERE = {"mean", "mse_power_of_two"}
+
+
+def names(function: Callable[..., Quantizer], argument: str) -> set[str]:
+    """The values that an argument's Literal lists."""
+    return set(get_args(inspect.signature(function).parameters[argument].annotation))
+
+
+@pytest.mark.parametrize("build", [A, W])
+@pytest.mark.parametrize("argument", ["scale", "observer"])
+def test_every_name_has_a_row(build: Callable[..., Quantizer], argument: str) -> None:
+    default = inspect.signature(build).parameters[argument].default
+    rows = {kind.options.get(argument, default) for kind in KINDS.values() if kind.build is build}
+    assert rows == names(build, argument)
+
+
+def test_every_scale_and_observer_of_the_package_has_a_row() -> None:
+    scales = {kind.make(kind.data()).scale for kind in KINDS.values()}
+    scales |= {scale.inner for scale in scales if isinstance(scale, PowerOfTwo)}
+    assert {type(scale) for scale in scales} == set(Scale.__subclasses__())
+    observers = {scale.observer for scale in scales if isinstance(scale, ObservedScale)}
+    assert observers == {row for name, row in OBSERVERS.items() if name not in ELSEWHERE}
+    assert set(OBSERVERS) == set(get_args(ObserverName))
+
+
 def state(quantizer: Quantizer) -> dict[str, Tensor]:
     return {key: value.clone() for key, value in quantizer.state_dict().items()}
 
@@ -117,7 +154,7 @@ def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
 def reference(
     kind: Kind, quantizer: Quantizer, x: Tensor, scale: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Codes without the zero point, and where they are certain: no tie within an error of tanh or mean."""
+    """The codes, and where they are certain: where no tie is within the error of tanh or mean."""
     low, high = quantizer.grid.low, quantizer.grid.high
     v = kind.prepare(x.numpy()) / scale
     zero = 0
@@ -131,7 +168,7 @@ def reference(
 def test_codes_and_values_equal_a_numpy_reference(kind: Kind, bits: int) -> None:
     x = kind.data()
     quantizer = kind.make(torch.zeros_like(x), bits)
-    y = quantizer(x)  # the first batch sets the scale, whatever it started from
+    y = quantizer(x)  # the first batch sets the scale, whatever its initial value
     scale = kind.scale(x.numpy(), quantizer.grid.low, quantizer.grid.high)
     np.testing.assert_allclose(quantizer.scale(x).detach().numpy(), scale, rtol=1e-6)
     codes, certain = reference(kind, quantizer, x, scale)
@@ -147,7 +184,7 @@ def test_codes_and_values_equal_a_numpy_reference(kind: Kind, bits: int) -> None
 @pytest.mark.parametrize("bits", range(2, 9))
 def test_ties_go_to_even(kind: Kind, bits: int) -> None:
     if "dorefa" in kind.options.values():
-        pytest.skip("a tie before the tanh is none after it")
+        pytest.skip("a tie before the tanh is not one after it")
     x = kind.data()
     quantizer = kind.make(x, bits).eval()
     quantizer.freeze()
@@ -170,7 +207,7 @@ def test_every_level_occurs_on_uniform_data(kind: Kind, bits: int) -> None:
     quantizer = kind.make(x, bits)
     quantizer(x)
     if "learned" in kind.options.values() or kind.options.get("power_of_two"):
-        # They may start with more codes than the data fill.
+        # Their initial scale may have more codes than the data reach.
         quantizer.freeze()
         x = 1.1 * quantizer.grid.high * quantizer.scale(x).detach() * x
     assert len(quantizer.codes(x).unique()) == quantizer.grid.levels
@@ -276,11 +313,11 @@ def test_a_frozen_scale_gets_no_gradient(kind: Kind) -> None:
 
 
 @each_kind
-def test_an_inactive_quantizer_does_nothing(kind: Kind) -> None:
+def test_a_disabled_quantizer_does_nothing(kind: Kind) -> None:
     x = kind.data()
     quantizer = kind.make(x)
+    quantizer.enabled = False
     before = state(quantizer)
-    quantizer.active = False
     assert quantizer(x) is x
     quantizer.observe(3 * x)
     assert same(before, state(quantizer))

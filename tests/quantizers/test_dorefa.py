@@ -35,7 +35,7 @@ def test_channels_have_their_own_maxima_with_an_axis() -> None:
     ]
 
 
-def test_the_maximum_follows_the_weight_in_eval_mode_until_frozen() -> None:
+def test_the_maximum_is_that_of_the_weight_at_hand_in_eval_mode_until_frozen() -> None:
     w = torch.tensor([0.3, -1.0])
     quantizer = weight_quantizer(w, 8, axis=None, scale="dorefa").eval()
     assert quantizer(w / 10).abs().max() == 1

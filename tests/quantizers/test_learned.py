@@ -1,4 +1,4 @@
-"""Learned scales: their gradient, that it lives, and that they stay positive."""
+"""Learned scales: their gradient, that it never vanishes, and that they stay positive."""
 
 import math
 
@@ -77,7 +77,7 @@ def test_the_gradient_of_x_is_g_to_the_last_bit_at_any_scale() -> None:
 
 
 @pytest.mark.parametrize("value", [-0.5, 0.0, -1e-30])
-def test_it_is_positive_and_its_gradient_lives_after_any_step(value: float) -> None:
+def test_it_is_positive_and_has_a_gradient_after_any_step(value: float) -> None:
     quantizer = with_scale(torch.tensor(value))
     x = torch.tensor([0.3, 5.0])
     scale = quantizer.scale(x)
@@ -90,7 +90,7 @@ def test_it_is_positive_and_its_gradient_lives_after_any_step(value: float) -> N
     assert torch.equal(got, -mirrored if value < 0 else mirrored)
 
 
-def test_a_scale_that_an_optimizer_threw_far_comes_back() -> None:
+def test_a_scale_that_an_optimizer_moved_far_away_recovers() -> None:
     torch.manual_seed(0)
     x = torch.randn(1000)
     quantizer = Quantizer(IntGrid(4), LearnedScale(7))
@@ -108,7 +108,7 @@ def test_a_scale_that_an_optimizer_threw_far_comes_back() -> None:
 
 def test_the_first_batch_sets_it_and_no_later_one() -> None:
     scale = LearnedScale(7, (2, 1), axis=0)
-    scale.start(torch.zeros(2, 3))
+    scale.initialize(torch.zeros(2, 3))
     scale.observe(torch.tensor([[1.0, -2, 3], [0.1, 0.2, -0.3]]))
     torch.testing.assert_close(scale.value.detach(), torch.tensor([[4.0], [0.4]]) / math.sqrt(7))
     before, version = scale.value.detach().clone(), scale.value._version
@@ -187,7 +187,7 @@ def test_a_channel_of_zeros_starts_as_the_mean_of_the_others_and_can_learn() -> 
     weight = torch.nn.Parameter(target.clone())
     weight.data[0] = 0
     quantizer = Quantizer(IntGrid(4), LearnedScale(7, (4, 1), axis=0))
-    quantizer.scale.start(weight.detach())
+    quantizer.scale.initialize(weight.detach())
     started = quantizer.scale.value.detach().clone()
     torch.testing.assert_close(started[0, 0], started[1:].mean())
     assert not quantizer(weight)[0].any()
@@ -199,12 +199,12 @@ def test_a_channel_of_zeros_starts_as_the_mean_of_the_others_and_can_learn() -> 
         optimizer.step()
     errors = (quantizer(weight) - target).square().mean(1)
     assert len(quantizer.codes(weight)[0].unique()) > 7
-    assert errors[0] < 1.5 * errors[1:].max()  # each channel has numbers of its own
+    assert errors[0] < 1.5 * errors[1:].max()  # each channel has its own numbers
 
 
 def test_a_weight_of_zeros_waits_for_one_that_is_not() -> None:
     scale = LearnedScale(7, (2, 1), axis=0)
-    scale.start(torch.zeros(2, 3))
+    scale.initialize(torch.zeros(2, 3))
     scale.observe(torch.zeros(2, 3))
     assert scale.batches.item() == 0
     assert (scale(torch.zeros(2, 3)) > 0).all()

@@ -20,9 +20,9 @@ def test_moving_average_of_the_batches() -> None:
     assert scale.batches.item() == 3
 
 
-def test_the_first_batch_sets_the_scale_whatever_it_started_from() -> None:
+def test_the_first_batch_replaces_the_initial_scale() -> None:
     scale = ObservedScale(7, "ema")
-    scale.start(torch.zeros(4))
+    scale.initialize(torch.zeros(4))
     scale.observe(torch.tensor([3.5]))
     assert scale.value.item() == 0.5
 
@@ -44,7 +44,7 @@ def test_it_moves_once_a_forward_without_grad_too() -> None:
 
 
 @pytest.mark.parametrize("mode", [True, False])
-def test_a_weights_scale_follows_the_weight_in_every_mode(mode: bool) -> None:
+def test_a_weights_scale_is_that_of_the_weight_at_hand_in_every_mode(mode: bool) -> None:
     quantizer = Quantizer(IntGrid(4), ObservedScale(7, "max", (2, 1), axis=0)).train(mode)
     assert quantizer(torch.tensor([[7.0, 1.0], [0.0, -14.0]])).tolist() == [[7, 1], [0, -14]]
     assert quantizer(torch.tensor([[70.0, 10.0], [0.0, -1.4]])).tolist() == [

@@ -24,7 +24,7 @@ def test_percentile_by_channel() -> None:
 
 
 @pytest.mark.parametrize("observer", ["percentile", "mse"])
-def test_a_large_tensor_is_sampled_evenly_and_always_alike(observer: str) -> None:
+def test_a_large_tensor_is_sampled_evenly_and_always_in_the_same_way(observer: str) -> None:
     x = torch.linspace(0, 1, 40 * SAMPLE)
     scale = ObservedScale(15, observer)
     assert scale.measure(x) == scale.measure(x)
@@ -64,7 +64,7 @@ def test_the_best_power_of_two_has_the_least_error_of_all(bits: int, axis: int |
         assert error.sum() <= tried.sum() if axis is None else (error <= tried).all()
 
 
-def test_the_best_power_of_two_clips_nothing_where_there_are_codes_to_spare() -> None:
+def test_the_best_power_of_two_clips_nothing_if_there_are_enough_codes() -> None:
     w = torch.linspace(-0.6, 0.6, 1001)
     assert mse_power_of_two_magnitude(w, None, 127).item() / 127 == 2.0**-7
     assert mse_power_of_two_magnitude(torch.zeros(3), None, 127).item() > 0

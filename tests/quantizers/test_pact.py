@@ -1,4 +1,4 @@
-"""PACT: who gets which gradient."""
+"""PACT: the gradients of x and of the clip."""
 
 import pytest
 import torch
@@ -48,7 +48,7 @@ def test_values() -> None:
 
 
 @pytest.mark.parametrize("clip", [-2.0, 0.0])
-def test_the_clip_is_positive_and_its_gradient_lives_after_any_step(clip: float) -> None:
+def test_the_clip_is_positive_and_has_a_gradient_after_any_step(clip: float) -> None:
     quantizer = with_clip(clip)
     _, of_clip = gradients(quantizer, torch.tensor([1.0, 9.0]), torch.ones(2))
     assert quantizer(torch.tensor([9.0])).item() >= 0

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from qat.measure.memory import study
-from qat.measure.memory.child import Growth
-from qat.measure.memory.modes import MODES
+from qat.measure import memory_study
+from qat.measure.growth import Growth
+from qat.measure.modes import MEMORY_MODES
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "memory.py"
 
@@ -18,8 +18,8 @@ SCRIPT = Path(__file__).parents[2] / "scripts" / "memory.py"
 def test_a_small_study(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    # Six processes would take longer than all the rest; tests/measure/memory/test_process.py starts them.
-    monkeypatch.setattr(study, "growth", lambda _case, _name, size: Growth(10**6 * size, 10**5 * size))
+    # Six processes would take longer than all the rest; tests/measure/test_growth.py starts one.
+    monkeypatch.setattr(memory_study, "growth", lambda _w, _name, size: Growth(10**6 * size, 10**5 * size))
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("QAT_COMPILE", "0")
     monkeypatch.chdir(tmp_path)
@@ -29,14 +29,13 @@ def test_a_small_study(
     runpy.run_path(str(SCRIPT), run_name="__main__")
     out, _ = capsys.readouterr()
     lines = out.splitlines()
-    assert lines[0].startswith("resnet8, 4 images of 3x8x8, 4 bits, learned scales; ")
-    assert "kernels eager" in out
-    assert max(map(len, lines)) <= 80
-    for name in MODES:
-        assert sum(re.match(rf" {re.escape(name)} +[\d.]", line) is not None for line in lines) == 3
-    assert lines[-4:] == [
+    assert lines[1].startswith("resnet8, 4 images of 3x8x8, 4 bits, learned scales; kernels eager")
+    assert max(map(len, lines[1:])) <= 80
+    for name in MEMORY_MODES:
+        assert sum(re.match(rf"{re.escape(name)} +[\d.]", line) is not None for line in lines) == 3
+    assert lines[-5:] == [
         f"written to {Path('runs/memory') / name}"
-        for name in ("memory.json", "modes.png", "depth.png", "budget.png")
+        for name in ("memory.json", "memory.md", "modes.png", "depth.png", "budget.png")
     ]
     rows = json.loads(Path("runs/memory/memory.json").read_text(encoding="utf-8"))["rows"]
-    assert [row["steps"]["identical"] for row in rows.values()] == [None, True, None, True, True, True]
+    assert [row["identical"] for row in rows.values()] == [None, True, None, True, True, True]

@@ -1,4 +1,4 @@
-"""The tour from the outside."""
+"""The script calls the verb."""
 
 import runpy
 import sys
@@ -6,91 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from qat.tour import cli as tour
-from qat.tour.experiment import Chapter, Experiment, Outcome
-
 SCRIPT = Path(__file__).parents[2] / "scripts" / "tour.py"
-COUNT = sum(len(chapter.experiments) for chapter in tour.CHAPTERS)
 
 
-def start(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
-    monkeypatch.setattr(sys, "argv", [str(SCRIPT), *arguments])
-    runpy.run_path(str(SCRIPT), run_name="__main__")
-
-
-def plant(monkeypatch: pytest.MonkeyPatch, measured: float) -> None:
-    good = Experiment("Good", "It is.", {"value": 1.0}, lambda: Outcome({"value": 1.0}))
-    other = Experiment("Planted", "It is.", {"value": 1.0}, lambda: Outcome({"value": measured}))
-    monkeypatch.setattr(tour, "CHAPTERS", (Chapter("One", (good, other)),))
-
-
-@pytest.mark.parametrize("columns", [80, 120])
-def test_all_as_expected(
-    columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    monkeypatch.setenv("COLUMNS", str(columns))
-    page = tmp_path / "tour.html"
-    start(monkeypatch, "--html", str(page))
-    out, err = capsys.readouterr()
-    lines = out.splitlines()
-    assert lines[-2:] == [f"written to {page}", f"{COUNT} of {COUNT} as expected"]
-    assert err == ""
-    assert max(len(line) for line in lines[:-2]) <= columns
-    assert "<section" in page.read_text(encoding="utf-8")
-    for chapter in tour.CHAPTERS:
-        assert chapter.title in out
-
-
-def test_a_wrong_value_ends_with_1(
+def test_the_script_passes_its_options_on(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    plant(monkeypatch, 2.0)
+    monkeypatch.setattr(sys, "argv", [str(SCRIPT), "--htm", "x"])
     with pytest.raises(SystemExit) as stop:
-        start(monkeypatch)
-    assert stop.value.code == 1
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[-2:] == ["\N{BALLOT X} 2 Planted", "1 of 2 as expected"]
-
-
-def test_a_right_value_ends_with_0(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    plant(monkeypatch, 1.0)
-    start(monkeypatch)
-    assert capsys.readouterr().out.splitlines()[-1] == "2 of 2 as expected"
-
-
-def test_an_unwritable_page_is_said_before_the_run(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    monkeypatch.setattr(tour, "run_experiment", None)  # would fail if it were called
-    with pytest.raises(SystemExit) as stop:
-        start(monkeypatch, "--html", str(tmp_path / "gone" / "tour.html"))
-    assert stop.value.code == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("error: html must be a file one can write, but ")
-    assert err.count("\n") == 1
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_an_unknown_option(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stop:
-        start(monkeypatch, "--htm", "x")
+        runpy.run_path(str(SCRIPT), run_name="__main__")
     assert stop.value.code == 2
     assert capsys.readouterr().err == "error: unknown option 'htm'; nearest: html\n"
-
-
-def test_a_full_disk(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    def full(*_: object) -> None:
-        raise OSError("No space left on device")
-
-    plant(monkeypatch, 1.0)
-    monkeypatch.setattr(Path, "replace", full)
-    with pytest.raises(SystemExit) as stop:
-        start(monkeypatch, "--html", str(tmp_path / "tour.html"))
-    assert stop.value.code == 2
-    assert capsys.readouterr().err == "error: No space left on device\n"
-    assert list(tmp_path.iterdir()) == []

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from qat.gradients import round_zero
 from qat.layers import Quantization
 from qat.training import Classifier
-from qat.training.settings import dropout_seed
+from qat.training.seeding import dropout_seed
 
 FLOAT = Quantization(weight_bits=32, activation_bits=32, first_last_bits=32, input_bits=32)
 SMALL: dict[str, Any] = {"options": {"width": 4}}
@@ -44,8 +44,8 @@ def test_huber_is_on_one_hot_targets() -> None:
     logits, labels = torch.tensor([[3.0, 0.0], [0.5, 0.0]]), torch.tensor([0, 1])
     model = Classifier(**SMALL, classes=2)
     expected = F.huber_loss(logits, torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
-    assert torch.equal(model.task(logits, labels), expected)
-    cross_entropy = Classifier(**SMALL, classes=2, loss="cross_entropy").task(logits, labels)
+    assert torch.equal(model.task_loss(logits, labels), expected)
+    cross_entropy = Classifier(**SMALL, classes=2, loss="cross_entropy").task_loss(logits, labels)
     assert torch.equal(cross_entropy, F.cross_entropy(logits, labels))
 
 
@@ -72,7 +72,7 @@ def test_accuracy_and_loss_count_every_sample_once() -> None:
     with torch.no_grad():
         logits = model.eval()(images)
     assert result["test_accuracy"] == (logits.argmax(1) == labels).float().mean().item()
-    assert result["test_loss"] == pytest.approx(model.task(logits, labels).item(), rel=1e-6)
+    assert result["test_loss"] == pytest.approx(model.task_loss(logits, labels).item(), rel=1e-6)
 
 
 def test_validation_and_test_move_no_state() -> None:
@@ -122,7 +122,7 @@ def teacher_file(path: Path, **kwargs: Any) -> str:
     return str(path)
 
 
-def test_a_student_learns_from_its_teacher_who_does_not_learn(tmp_path: Path) -> None:
+def test_a_student_learns_from_its_teacher_which_does_not_change(tmp_path: Path) -> None:
     path = teacher_file(tmp_path / "teacher.ckpt")
     students = [built(Quantization(), teacher=t, distillation="huber") for t in (None, path)]
     students[1].load_state_dict(students[0].state_dict())
@@ -160,19 +160,19 @@ def test_every_seed_epoch_and_rank_has_its_own_dropout() -> None:
     assert not torch.equal(*masks)
 
 
-def test_a_network_of_ones_own_by_its_import_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "own_networks.py").write_text(
+def test_a_user_defined_network_by_its_import_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "user_networks.py").write_text(
         "from torch import nn\n"
         "def tiny(input_shape, classes, width=3):\n"
         "    return nn.Sequential(nn.Conv2d(input_shape[0], width, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1),\n"
         "                         nn.Flatten(), nn.Linear(width, classes))\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    model = Classifier(name="own_networks.tiny", options={"width": 5})
+    model = Classifier(name="user_networks.tiny", options={"width": 5})
     assert model.model[0].out_channels == 5
     assert type(model.model[0]).__name__ == "QuantConv2d"
     run = trainer()
     run.fit(model, loader(4, 4), loader(4, 4))
-    run.save_checkpoint(tmp_path / "own.ckpt")
-    again = Classifier.load_from_checkpoint(tmp_path / "own.ckpt")
+    run.save_checkpoint(tmp_path / "user.ckpt")
+    again = Classifier.load_from_checkpoint(tmp_path / "user.ckpt")
     assert all(torch.equal(again.state_dict()[key], value) for key, value in model.state_dict().items())

@@ -1,6 +1,7 @@
-"""Compiled runs: what is compiled, when, and that it is the same run."""
+"""What is compiled and when, and that a compiled run equals the eager one."""
 
 from functools import partial
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -9,9 +10,9 @@ from lightning import Trainer
 from torch.utils.data import DataLoader, TensorDataset
 
 from qat import Quantization
-from qat.quantizers import compiled
+from qat.quantizers import Quantizer
 from qat.training.classifier import Classifier
-from qat.training.compiling import LONG
+from qat.training.compiling import LONG, has_forward_hooks
 from qat.training.health import Health
 from qat.training.result import Recorder
 
@@ -20,7 +21,7 @@ SMALL = {"input_shape": (1, 16, 16), "options": {"width": 4, "dropout": 0.2}}
 
 @pytest.fixture(autouse=True)
 def graphs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the real compiler makes them, of torch's own operations: equal to the last bit."""
+    """Compile to torch's own operations, which are equal to the last bit."""
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
@@ -62,7 +63,7 @@ def test_a_compiled_run_is_the_eager_one_and_compiles_once(checkpoint: list[str]
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
 
 
-def test_pack_and_compile_exclude_each_other() -> None:
+def test_pack_and_compile_are_refused_together() -> None:
     with pytest.raises(ValueError, match="pack must be false with compile true"):
         Classifier(**SMALL, pack=True, compile=True)
 
@@ -75,7 +76,9 @@ def test_kernels_are_compiled_for_long_runs_of_quantized_networks(
     bits: int, images: int, environment: str | None, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[torch.device] = []
-    monkeypatch.setattr("qat.training.compiling.compile_kernels", lambda device, track: calls.append(device))
+    monkeypatch.setattr(
+        "qat.training.compiling.compile_kernels", lambda network, device, track: calls.append(device)
+    )
     if environment:
         monkeypatch.setenv("QAT_COMPILE", environment)
     classifier = Classifier(**SMALL, quantization=Quantization(bits, bits, bits, bits))
@@ -96,18 +99,31 @@ def test_kernels_are_compiled_for_long_runs_of_quantized_networks(
         raise EnoughError
 
     monkeypatch.setattr(classifier, "on_train_epoch_start", stop)
-    # As large as it says, and of one image alone.
+    # The data set has many elements but stores one image.
     data = TensorDataset(
         torch.zeros(1, 1, 16, 16).expand(images, -1, -1, -1), torch.zeros(1).long().expand(images)
     )
     with pytest.raises(EnoughError):
         trainer.fit(classifier, DataLoader(data, 4), DataLoader(data, 4))
     assert len(calls) == expected
-    assert not compiled._in_use  # whatever ran before
 
 
 def test_a_short_run_is_eager_whatever_ran_before() -> None:
-    compiled.use(torch.device("cpu"))
     torch.manual_seed(3)
-    trained(Classifier(**SMALL))
-    assert not compiled._in_use
+    classifier = Classifier(**SMALL)
+    quantizers = [module for module in classifier.modules() if isinstance(module, Quantizer)]
+    for quantizer in quantizers:
+        quantizer.compiled_on = "cpu"
+    trained(classifier)
+    assert {quantizer.compiled_on for quantizer in quantizers} == {None}
+
+
+def test_forward_hooks_are_found() -> None:
+    # `has_forward_hooks` reads a private name of torch. If this fails with a new release, look there.
+    network = torch.nn.Sequential(torch.nn.ReLU())
+    assert not has_forward_hooks(network)
+    handle = network[0].register_forward_hook(lambda *_: None)
+    assert has_forward_hooks(network)
+    handle.remove()
+    assert not has_forward_hooks(network)
+    assert version("torch").startswith("2.14.")

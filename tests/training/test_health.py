@@ -1,4 +1,4 @@
-"""What a watched run shows is counted right, and the run does not feel it."""
+"""The statistics are counted right, and a run with the callback equals a run without it."""
 
 import logging
 from typing import Any
@@ -14,11 +14,11 @@ from qat.layers import Quantization
 from qat.quantizers import AsymmetricScale, IntGrid, ObservedScale, PactScale, Quantizer
 from qat.training import Classifier
 from qat.training.health import Health
-from qat.training.watch import Activation, Weight
+from qat.training.layer_statistics import ActivationStatistics, WeightStatistics
 
 
 def fixed(grid: IntGrid, value: float = 1.0) -> Quantizer:
-    """A quantizer whose scale is `value` and stays so."""
+    """A quantizer whose scale is frozen at `value`."""
     quantizer = Quantizer(grid, ObservedScale(grid.high, "ema"))
     quantizer.scale.value.fill_(value)
     quantizer.freeze()
@@ -26,11 +26,11 @@ def fixed(grid: IntGrid, value: float = 1.0) -> Quantizer:
 
 
 def clipped(quantizer: Quantizer, *batches: Tensor, **options: bool) -> float:
-    watch = Activation(quantizer)
-    quantizer.register_forward_hook(watch.look, with_kwargs=True)
+    watch = ActivationStatistics(quantizer)
+    quantizer.register_forward_hook(watch.update, with_kwargs=True)
     for batch in batches:
         quantizer(batch, **options)
-    return watch.shares()["clipped"].item()
+    return watch.compute()["clipped"].item()
 
 
 def test_clipped_are_the_values_whose_code_is_beyond_the_grid() -> None:
@@ -45,21 +45,20 @@ def test_clipped_are_the_values_whose_code_is_beyond_the_grid() -> None:
     pact.freeze()
     assert clipped(pact, torch.tensor([0.0, 2.0, 3.4, 3.6])) == 1 / 4
     range_ = AsymmetricScale(15)
-    range_.lowest.fill_(-5.0)
-    range_.highest.fill_(10.0)
+    range_.range.copy_(torch.tensor([-5.0, 10.0]))
     asymmetric = Quantizer(IntGrid(4, signed=False), range_)
     asymmetric.freeze()
     assert clipped(asymmetric, torch.tensor([-5.6, -5.4, 10.4, 10.6])) == 2 / 4
 
 
-def test_what_a_relu_takes_away_is_not_clipped() -> None:
+def test_values_that_a_relu_sets_to_zero_are_not_clipped() -> None:
     assert clipped(fixed(IntGrid(4, signed=False)), torch.tensor([-9.0, -1.0, 3.0, 99.0]), relu=True) == 1 / 4
 
 
 @pytest.mark.parametrize(("grid", "ends"), [(IntGrid(4), (0.0, 1.0)), (IntGrid(1), (-1.0, 1.0))])
-def test_codes_are_followed_from_look_to_look(grid: IntGrid, ends: tuple[float, float]) -> None:
+def test_codes_are_compared_from_update_to_update(grid: IntGrid, ends: tuple[float, float]) -> None:
     low, high = ends
-    # A weight a row, a look a column; the first is the start.
+    # Each row is a weight, each column an update; the first column is the start.
     paths = torch.tensor(
         [
             [low, low, low, low, low],
@@ -69,11 +68,11 @@ def test_codes_are_followed_from_look_to_look(grid: IntGrid, ends: tuple[float, 
         ]
     )
     weight = paths[:, 0].clone()
-    watch = Weight(fixed(grid), lambda: weight)
+    watch = WeightStatistics(fixed(grid), lambda: weight)
     for column in paths.T[1:]:
         weight.copy_(column)
-        watch.look()
-    shares = watch.shares()
+        watch.update()
+    shares = watch.compute()
     assert shares["unchanged"] == 1 / 4
     assert shares["oscillating"] == 1 / 4
     assert shares["weight_scale"] == 1.0
@@ -97,7 +96,7 @@ def fitted(health: Health | None, epochs: int = 2, **arguments: Any) -> Classifi
         **quiet,
     )
     trainer.fit(model, loader(), loader(8))
-    model.drawn = torch.rand(3)  # where the random generator is
+    model.drawn = torch.rand(3)  # shows the state of the random generator
     return model
 
 
@@ -113,7 +112,7 @@ RUNS = {
 @pytest.mark.parametrize(
     ("name", "checkpoint"), [(name, ["blocks.*"]) for name in RUNS] + [("ema", []), ("learned", [])]
 )
-def test_a_watched_run_equals_one_that_is_not(name: str, checkpoint: list[str]) -> None:
+def test_a_run_with_the_callback_equals_a_run_without_it(name: str, checkpoint: list[str]) -> None:
     arguments = {"quantization": RUNS[name], "checkpoint": checkpoint}
     plain, watched = fitted(None, **arguments), fitted(Health(1), **arguments)
     found = watched.state_dict()
@@ -146,7 +145,7 @@ def test_every_layer_has_a_number_for_each_epoch() -> None:
     assert health.layers["fc"]["activation_scale"][-1] > 0
 
 
-def test_float_layers_are_not_watched() -> None:
+def test_float_layers_have_no_statistics() -> None:
     health = Health()
     fitted(health, quantization=Quantization(32, 32, 32, 32))
     assert health.layers == {}
@@ -158,36 +157,37 @@ def test_each_layer_and_kind_is_named_once(caplog: pytest.LogCaptureFixture) -> 
     (line,) = [record.getMessage() for record in caplog.records if record.name == "qat.training.health"]
     assert line == (
         "health: up to 100 % of the weights keep their code all epoch in blocks.0.conv, blocks.1.conv, "
-        "blocks.2.conv, blocks.3.conv, fc; try rounding ste: that of zero passes no gradient"
+        "blocks.2.conv, blocks.3.conv, fc; try rounding ste: the gradient of rounding zero is zero"
     )
 
 
-def test_too_few_looks_say_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_too_few_updates_log_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "qat"):
-        fitted(Health(2), quantization=Quantization(rounding="zero"))  # 3 looks
+        fitted(Health(2), quantization=Quantization(rounding="zero"))  # 3 updates
         fitted(Health(1), epochs=1, learning_rate=0.01)
     assert caplog.records == [] or [r for r in caplog.records if r.name.startswith("qat")] == []
 
 
-def test_what_is_clipped_and_swings_is_said_with_a_remedy(caplog: pytest.LogCaptureFixture) -> None:
+def test_warnings_of_clipping_and_oscillation_name_a_remedy(caplog: pytest.LogCaptureFixture) -> None:
     health = Health()
+    health._weights = {name: WeightStatistics(fixed(IntGrid(4)), lambda: torch.zeros(3)) for name in "ab"}
     with caplog.at_level(logging.WARNING, "qat"):
         health._warn({"a": {"clipped": 0.1, "oscillating": 0.2}, "b": {"clipped": 0.11, "oscillating": 0.21}})
         health._warn({"a": {"clipped": 0.3}, "b": {"clipped": 0.5}})
     assert [record.getMessage() for record in caplog.records] == [
         "health: up to 11 % of the activations are clipped in b; "
         "try activation_scale learned, or more activation_bits",
-        "health: up to 21 % of the weights swing between codes in b; "
+        "health: up to 21 % of the weights oscillate between codes in b; "
         "try a lower learning_rate, or frozen ranges (freeze_epoch)",
         "health: up to 30 % of the activations are clipped in a; "
         "try activation_scale learned, or more activation_bits",
     ]
 
 
-def test_codes_of_a_fine_grid_may_swing(caplog: pytest.LogCaptureFixture) -> None:
+def test_codes_of_a_fine_grid_may_oscillate(caplog: pytest.LogCaptureFixture) -> None:
     health = Health()
     for bits in (4, 8):
-        health._weights[f"{bits} bits"] = Weight(fixed(IntGrid(bits)), lambda: torch.zeros(3))
+        health._weights[f"{bits} bits"] = WeightStatistics(fixed(IntGrid(bits)), lambda: torch.zeros(3))
     with caplog.at_level(logging.WARNING, "qat"):
         health._warn({name: {"oscillating": 0.9} for name in health._weights})
     (record,) = caplog.records
@@ -207,17 +207,17 @@ def test_a_failed_step_leaves_no_hooks() -> None:
     health = Health()
     torch.manual_seed(3)
     model = Classifier(options={"width": 4})
-    model.objective = Failing()
+    model.training_loss = Failing()
     quiet = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False}
     trainer = Trainer(
         accelerator="cpu", enable_checkpointing=False, max_epochs=1, callbacks=[health], **quiet
     )
-    with pytest.raises(TypeError, match="logits"):  # called with names that it does not know
+    with pytest.raises(TypeError, match="logits"):  # it takes no such argument
         trainer.fit(model, loader(), loader(8))
     assert [module for module in model.modules() if module._forward_hooks] == []
 
 
-def test_it_can_be_told_to_keep_quiet(caplog: pytest.LogCaptureFixture) -> None:
+def test_warnings_can_be_switched_off(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "qat"):
         Health(warns=False)._warn({"a": {"clipped": 0.9}})
         assert caplog.records == []

@@ -1,4 +1,4 @@
-"""Float, quantized, frozen: by the number of the epoch, resumed or not, checkpointed or not."""
+"""The number of the epoch decides the phase, in resumed and in checkpointed runs too."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,12 +22,12 @@ PLAN = {"float_epochs": 1, "freeze_epoch": 2, "freeze_batchnorm_epoch": 3}
 def loader() -> DataLoader[Any]:
     generator = torch.Generator().manual_seed(1)
     images = torch.rand(12, 1, 28, 28, generator=generator)
-    # A loader without a generator draws from the global one, where an epoch starts or before that.
+    # A loader without a generator would draw from the global one.
     return DataLoader(TensorDataset(images, torch.arange(12) % 10), 4, generator=generator)
 
 
 class Watch(Callback):
-    """After each epoch: quantized, frozen, BatchNorm in eval mode; the scales, BatchNorm's statistics."""
+    """Records after each epoch the phase, the scales and the statistics of BatchNorm."""
 
     def __init__(self) -> None:
         self.phases: list[tuple[bool, bool, bool]] = []
@@ -40,7 +40,7 @@ class Watch(Callback):
     def on_train_epoch_start(self, trainer: Trainer, pl_module: Any) -> None:
         norms = [m for m in pl_module.modules() if isinstance(m, nn.BatchNorm2d)]
         scales = [m for m in pl_module.modules() if isinstance(m, Scale)]
-        # Called before the phase is entered: what the epoch before left. The start of the first is of no use.
+        # This runs before the phase changes, so it sees that of the epoch before; the first epoch has none.
         if trainer.current_epoch > 0:
             frozen = all(bool(scale.frozen) for scale in scales)
             self.phases.append((is_quantized(pl_module), frozen, not any(n.training for n in norms)))
@@ -55,7 +55,7 @@ class Watch(Callback):
 
 
 class Save(Callback):
-    """A .ckpt file where each epoch ends."""
+    """Writes a .ckpt file at the end of each epoch."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -125,7 +125,7 @@ def test_resumed_in_the_right_phase(quantization: Quantization, tmp_path: Path) 
         assert [key for key, value in expected.items() if not torch.equal(value, found[key])] == []
 
 
-def test_checkpointed_blocks_follow() -> None:
+def test_checkpointed_blocks_have_the_same_phases() -> None:
     plain, _, _ = fitted(4, **PLAN)
     checkpointed, _, _ = fitted(4, checkpoint=["blocks.*"], **PLAN)
     found = checkpointed.state_dict()
@@ -142,13 +142,13 @@ def test_a_loaded_file_is_in_the_phase_it_was_written_in(
     trainer.save_checkpoint(tmp_path / "x.ckpt")
     again = Classifier.load_from_checkpoint(tmp_path / "x.ckpt", weights_only=True)
     quantizers = [module for module in again.modules() if isinstance(module, Quantizer)]
-    assert {q.active for q in quantizers} == {quantized}
+    assert {q.enabled for q in quantizers} == {quantized}
     assert {bool(q.scale.frozen) for q in quantizers} == {frozen}
     images = torch.rand(4, 1, 28, 28)
     assert torch.equal(again.eval()(images), model.eval()(images))
     untouched = {key: value.clone() for key, value in again.state_dict().items()}
     trainer.test(again, loader(), verbose=False)
-    assert {q.active for q in quantizers} == {quantized}
+    assert {q.enabled for q in quantizers} == {quantized}
     assert all(torch.equal(value, untouched[key]) for key, value in again.state_dict().items())
 
 

@@ -1,16 +1,15 @@
-"""The numbers of a rescaling: from sums in many units to one grid by multiplication, addition and shift."""
+"""The numbers of a rescaling: from a sum to one grid by multiplication, addition and shift."""
 
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from qat.export.onnx.values import Reals, Sum
+from qat.export.integers.program import IntArray
+from qat.export.integers.values import FloatArray, Sum
 
-LIMIT = 2.0**62  # of what an int64 holds while it is computed
+LIMIT = 2.0**62  # of every number in an int64
 LARGEST_SHIFT = 60
-FINEST = 20  # bits behind the point of a code: rounding a multiplier moves no term by more than 2^-21 of one
-Integers = NDArray[np.int64]
+FRACTION_BITS = 20  # of a code: rounding a multiplier moves no term by more than 2^-21 of a code
 
 
 @dataclass(frozen=True)
@@ -18,44 +17,46 @@ class Multipliers:
     """`code = round((sum of term * multiplier + bias * 2^lift) / (divisor * 2^shift))`, half to even.
 
     Args:
-        multiplier: of each term and channel, `(terms, C)`, |.| < 2^31; for powers of two, powers of two: with
-            one term 1, and the rescaling is a shift.
-        bias: of each channel, int32, `(C,)`.
-        lift: how far all biases are shifted up.
-        shift: of each channel, 0 to 60, with divisor * 2^shift < 2^62, `(C,)`.
-        divisor: of an average over a number that is no power of two; else 1.
+        multiplier: for each term and channel, `(terms, C)`, of magnitude below 2^31. If all scales are powers
+            of two, so are the multipliers; with one term they are 1, and the rescaling is a shift.
+        bias: for each channel, int32, `(C,)`.
+        lift: the left shift of all biases.
+        shift: for each channel, 0 to 60, with divisor * 2^shift < 2^62, `(C,)`.
+        divisor: the odd factor of the number of elements of an average; otherwise 1.
         exact: whether nothing was rounded here.
     """
 
-    multiplier: Integers
-    bias: Integers
+    multiplier: IntArray
+    bias: IntArray
     lift: int
-    shift: Integers
+    shift: IntArray
     divisor: int
     exact: bool
 
 
 def multipliers(value: Sum, scale: float) -> Multipliers:
-    """The numbers that bring a sum to the grid with a scale.
+    """The numbers that rescale a sum to the grid with a scale.
 
     Raises:
-        ValueError: the sum adds an average over a number of elements that is no power of two to something.
+        ValueError: the sum adds averages over different numbers of elements, or the numbers exceed 62 bits.
     """
     divisors = {term.divisor for term in value.terms}
     if len(divisors) > 1:
         raise ValueError("adds averages over different numbers of elements")
     (divisor,) = divisors
-    # (terms, C), in codes; the average's division by an odd number is left for the end, where it is exact.
+    # The division by the odd factor comes last, where it is exact.
     odd = divisor // (divisor & -divisor)
-    ratios = np.array([term.unit / (scale * (divisor // odd)) for term in value.terms])
+    ratios = np.array(
+        [term.unit / (scale * (divisor // odd)) for term in value.terms]
+    )  # (terms, C), in codes
     bounds = np.array([term.bound for term in value.terms])
-    ratios = np.where(bounds > 0, ratios, 0.0)  # a channel of zeros, whatever its unit
+    ratios = np.where(bounds > 0, ratios, 0.0)  # a channel of zeros is 0 in any unit
     offset = value.offset / scale * odd
     return _exact(ratios, bounds, offset, odd) or _rounded(ratios, bounds, offset, odd)
 
 
-def _exact(ratios: Reals, bounds: Reals, offset: Reals, odd: int) -> Multipliers | None:
-    """Where all units are powers of two, and a shift makes every number an integer."""
+def _exact(ratios: FloatArray, bounds: FloatArray, offset: FloatArray, odd: int) -> Multipliers | None:
+    """The numbers, if all units are powers of two and a shift makes every number an integer."""
     if not (np.abs(np.frexp(ratios)[0]) % 0.5 == 0).all():
         return None
     lowest = np.minimum(np.array([_lowest_bit(r) for r in ratios]).min(axis=0), _lowest_bit(offset))
@@ -67,7 +68,7 @@ def _exact(ratios: Reals, bounds: Reals, offset: Reals, odd: int) -> Multipliers
     return Multipliers(multiplier.astype(np.int64), bias.astype(np.int64), 0, shift, odd, True)
 
 
-def _lowest_bit(x: Reals) -> Integers:
+def _lowest_bit(x: FloatArray) -> IntArray:
     """The exponent of the lowest bit that is set; 0 for 0."""
     mantissa, exponent = np.frexp(x)
     whole = np.ldexp(np.abs(mantissa), 53).astype(np.int64)
@@ -75,12 +76,12 @@ def _lowest_bit(x: Reals) -> Integers:
     return np.where(x == 0, 0, exponent - 53 + lowest).astype(np.int64)
 
 
-def _rounded(ratios: Reals, bounds: Reals, offset: Reals, odd: int) -> Multipliers:
-    """Multipliers of 31 bits; of fewer where an int64 could overflow, or where fewer give `FINEST`."""
+def _rounded(ratios: FloatArray, bounds: FloatArray, offset: FloatArray, odd: int) -> Multipliers:
+    """Multipliers of 31 bits; of fewer if an int64 could overflow, or if fewer give `FRACTION_BITS`."""
     largest = np.abs(ratios).max(axis=0)
     shift = 30 - np.floor(np.log2(np.where(largest > 0, largest, 1.0)))
-    # All biases share one lift: a tiny multiplier, shifted far up, would cost the other channels theirs.
-    enough = np.ceil(np.log2(np.maximum(bounds.max(axis=0), 1.0))) + FINEST
+    # All biases share one lift, so a large shift for a tiny multiplier costs the other channels precision.
+    enough = np.ceil(np.log2(np.maximum(bounds.max(axis=0), 1.0))) + FRACTION_BITS
     shift = np.clip(np.minimum(shift, enough), 0, _largest_shift(odd))
     while True:
         multiplier, bias = np.rint(np.ldexp(ratios, shift.astype(int))), np.ldexp(offset, shift.astype(int))
@@ -89,18 +90,18 @@ def _rounded(ratios: Reals, bounds: Reals, offset: Reals, odd: int) -> Multiplie
             break
         shift -= over
         if (shift < 0).any():
-            raise ValueError("numbers that 62 bits do not hold")
+            raise ValueError("needs numbers of more than 62 bits")
     lift = max(0, int(np.ceil(np.log2(np.abs(bias).max() + 1))) - 30)
     bias = np.rint(np.ldexp(bias, -lift))
-    whole = (array.astype(np.int64) for array in (multiplier, bias, shift))
-    first, second, third = whole
-    return Multipliers(first, second, lift, third, odd, False)
+    return Multipliers(
+        multiplier.astype(np.int64), bias.astype(np.int64), lift, shift.astype(np.int64), odd, False
+    )
 
 
 def _largest_shift(odd: int) -> int:
     return min(LARGEST_SHIFT, 62 - odd.bit_length())
 
 
-def _largest(multiplier: Reals, bounds: Reals, bias: Reals) -> Reals:
-    largest: Reals = (np.abs(multiplier) * bounds).sum(axis=0) + np.abs(bias)
+def _largest(multiplier: FloatArray, bounds: FloatArray, bias: FloatArray) -> FloatArray:
+    largest: FloatArray = (np.abs(multiplier) * bounds).sum(axis=0) + np.abs(bias)
     return largest

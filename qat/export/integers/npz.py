@@ -3,12 +3,13 @@
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from qat.export.integers.integer import IntegerModel, readable
-from qat.export.integers.integer_types import pack
-from qat.export.integers.program import Step
+from qat.export.integers import reader
+from qat.export.integers.model import IntegerModel, run_in_batches
+from qat.export.integers.program import IntArray
 from qat.whole_file import write_whole
 
 
@@ -16,12 +17,12 @@ def write_npz(model: IntegerModel, path: str | Path) -> Path:
     """Write a network in integers: its steps in their order, as JSON, and their arrays.
 
     Weights are packed: `(code - low) / step` in `bits` bits each, lowest bit first. Multipliers and biases
-    are int32, shifts uint8. Step 0 has the grid of the input, every `rescale` the one that it rounds to; the
-    last one that of the logits.
+    are int32, shifts uint8. Step 0 holds the grid of the input, each `rescale` the grid that it rounds to,
+    and the last one the grid of the logits.
 
     Args:
-        model: in integers.
-        path: of the file; it is written whole or not at all.
+        model: the network in integers.
+        path: path of the file; it is written whole or not at all.
 
     Returns:
         The path.
@@ -30,21 +31,21 @@ def write_npz(model: IntegerModel, path: str | Path) -> Path:
 
 
 def npz_bytes(model: IntegerModel) -> bytes:
-    """The content of the file; the same network gives the same bytes."""
-    steps, arrays = readable(model.program)
-    for number, step in enumerate(model.program.steps):
-        for name, array in step.arrays.items():
-            key = f"{number}.{name}"
-            if name == "weight":
-                arrays[key] = np.frombuffer(packed_weight(step), np.uint8)
-            else:
-                arrays[key] = array.astype(np.uint8 if name == "shift" else np.int32)
+    """The content of the file. The same network gives the same bytes."""
+    steps, arrays = model.program.as_plain_data()
+    stored: dict[str, Any] = {}
+    for key, array in arrays.items():
+        number, name = key.split(".")
+        if name == "weight":
+            stored[key] = np.frombuffer(model.program.steps[int(number)].packed_weight, np.uint8)
+        else:
+            stored[key] = array.astype(np.uint8 if name == "shift" else np.int32)
     file = io.BytesIO()
-    np.savez(file, steps=np.array(json.dumps(steps)), **arrays)
+    np.savez(file, steps=np.array(json.dumps(steps)), **stored)
     return file.getvalue()
 
 
-def packed_weight(step: Step) -> bytes:
-    """The weight of a `conv`, as it lies in a file."""
-    grid = step.settings
-    return pack((step.arrays["weight"] - grid["low"]) // grid["step"], grid["bits"])
+def npz_logits(path: Path, codes: IntArray) -> IntArray:
+    """The integer logits of a file. Shape: `(N, C, H, W)` -> `(N, classes)`."""
+    parts = [values[-1] for values in run_in_batches(*reader.load(str(path)), codes, path.name)]
+    return np.concatenate(parts).reshape(len(codes), -1)

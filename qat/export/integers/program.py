@@ -6,23 +6,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qat.export.onnx.values import Shape
+from qat.export.integers.values import Shape
 
-LARGEST_SUM = 2**31 - 1  # an int32 accumulator
-LARGEST_EXACT = 2**24  # float32 adds integers up to here without rounding, in any order
+LARGEST_SUM = 2**31 - 1  # of an int32 accumulator
+LARGEST_EXACT = 2**24  # up to here float32 adds integers without rounding, in any order
+
+IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step; the fields of `settings` and the names of `arrays` are those that `reader.py` reads.
+    """One step; the keys of `settings` and `arrays` are those that `reader.py` reads.
 
     Args:
         op: `input`, `conv`, `max_pool`, `sum_pool`, `flatten` or `rescale`.
-        layer: the module that it comes from; for a rescaling, the quantizer's.
+        layer: the module that the step comes from; for a rescaling, the quantizer.
         inputs: the steps whose integers it takes.
-        shape: of what it gives for one sample.
+        shape: shape of its output for one image.
         settings: numbers and lists of numbers.
-        arrays: in the order in which the reader takes them.
+        arrays: arrays in the order in which the reader takes them.
     """
 
     op: str
@@ -30,17 +32,29 @@ class Step:
     inputs: tuple[int, ...]
     shape: Shape
     settings: dict[str, Any] = field(default_factory=dict)
-    arrays: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+    arrays: dict[str, IntArray] = field(default_factory=dict)
+
+    @property
+    def packed_weight(self) -> bytes:
+        """The weight of a `conv`, as a file holds it."""
+        grid = self.settings
+        return pack((self.arrays["weight"] - grid["low"]) // grid["step"], grid["bits"])
+
+
+def pack(codes: IntArray, bits: int) -> bytes:
+    """The lowest `bits` of each code in two's complement, one after another, lowest bit first."""
+    planes = (codes.reshape(-1, 1) >> np.arange(bits)) & 1
+    return np.packbits(planes.astype(np.uint8), bitorder="little").tobytes()
 
 
 @dataclass(frozen=True)
 class Accumulator:
-    """What is proved of one layer's sums, from its weights and the grid of its input.
+    """What is proved of the sums of one layer, from its weights and the grid of its input.
 
     Args:
-        layer: by name.
-        largest: no sum, and no part of one, is larger in magnitude.
-        exact: whether float32 computes them, the bias included, without rounding: nothing exceeds 2^24.
+        layer: name of the layer.
+        largest: no sum, and no partial sum, has a larger magnitude.
+        exact: whether float32 computes them without rounding, the bias included: none exceeds 2^24.
     """
 
     layer: str
@@ -54,10 +68,10 @@ class Program:
 
     Args:
         steps: the first is the input, the last gives the logits.
-        input_scale: value of one code of the input.
-        output_scale: value of one integer of the logits.
-        accumulators: of every convolution, linear layer and average pool.
-        rounded: layers whose multipliers or biases were rounded: they compute nearly what was trained.
+        input_scale: the value of one code of the input.
+        output_scale: the value of one integer of the logits.
+        accumulators: one for each convolution, linear layer and average pool.
+        rounded: layers whose multipliers or biases were rounded; they compute nearly what was trained.
         inexact: layers whose residual sum or average float32 may round, so that it differs from integers.
     """
 
@@ -70,10 +84,20 @@ class Program:
 
     @property
     def is_exact(self) -> bool:
-        """Whether float32 computes the same codes and logits without rounding, so that they must be equal."""
+        """Whether float32 rounds nothing, so that the trained model must give the same codes and logits."""
         return not self.rounded and not self.inexact and all(one.exact for one in self.accumulators)
 
     def add(self, step: Step) -> int:
         """Append a step and return its number."""
         self.steps.append(step)
         return len(self.steps) - 1
+
+    def as_plain_data(self) -> tuple[list[dict[str, Any]], dict[str, IntArray]]:
+        """The steps as dicts, and their arrays by `<step>.<name>`: the form that `reader.py` runs."""
+        steps = [
+            {"op": step.op, "layer": step.layer, "inputs": list(step.inputs), "arrays": list(step.arrays)}
+            | step.settings
+            for step in self.steps
+        ]
+        numbered = enumerate(self.steps)
+        return steps, {f"{n}.{name}": array for n, step in numbered for name, array in step.arrays.items()}

@@ -1,8 +1,9 @@
 """Reads an integer network from an .npz file and runs it, with NumPy alone: `python reader.py FILE CODES`.
 
-The file holds `steps`, a list in JSON, and arrays named `<step>.<what>`. Step 0 is the input; each other step
-computes integers `(N, C, H, W)` from those of earlier steps. Sums are exact: they are integers below 2^53,
-which float64 holds, and NumPy multiplies matrices of floats many times faster than of integers.
+The file holds `steps`, a list in JSON, and arrays named `<step>.<name>`. Step 0 is the input; each other step
+computes integers `(N, C, H, W)` from those of earlier steps. Sums are computed in float64, because NumPy
+multiplies matrices of floats many times faster than of integers. They are exact: float64 holds integers up to
+2^53.
 """
 
 import json
@@ -17,7 +18,7 @@ Step = dict[str, Any]
 
 
 def load(path: str) -> tuple[list[Step], dict[str, Array]]:
-    """The steps and arrays of a file; weights unpacked."""
+    """The steps and arrays of a file, with the weights unpacked."""
     with np.load(path) as file:
         arrays = {name: file[name] for name in file.files}
     steps = json.loads(str(arrays.pop("steps")))
@@ -31,26 +32,26 @@ def load(path: str) -> tuple[list[Step], dict[str, Array]]:
 
 
 def conv(x: Array, step: Step, weight: Array) -> Array:
-    """Sums of products, `(N, O, H', W')`; one product of matrices for each place of the kernel."""
-    (top, left), (down, right), (wide, far) = step["padding"], step["stride"], step["dilation"]
+    """Sums of products, `(N, O, H', W')`: one product of matrices for each position in the kernel."""
+    (top, left), (down, right), (row_gap, column_gap) = step["padding"], step["stride"], step["dilation"]
     groups = step["groups"]
     x = np.pad(x - step["zero"], ((0, 0), (0, 0), (top, top), (left, left))).astype(np.float64)
     n, channels, height, width = x.shape
     outputs, _, rows, columns = weight.shape
-    height = (height - wide * (rows - 1) - 1) // down + 1
-    width = (width - far * (columns - 1) - 1) // right + 1
+    height = (height - row_gap * (rows - 1) - 1) // down + 1
+    width = (width - column_gap * (columns - 1) - 1) // right + 1
     weight = weight.reshape(groups, outputs // groups, channels // groups, rows, columns).astype(np.float64)
     total = np.zeros((n, groups, outputs // groups, height * width))
     for i in range(rows):
         for j in range(columns):
-            part = x[:, :, i * wide :, j * far :][:, :, ::down, ::right][:, :, :height, :width]
+            part = x[:, :, i * row_gap :, j * column_gap :][:, :, ::down, ::right][:, :, :height, :width]
             part = np.ascontiguousarray(part).reshape(n, groups, channels // groups, height * width)
             total += weight[..., i, j] @ part
     return total.astype(np.int64).reshape(n, outputs, height, width)
 
 
 def pool(x: Array, step: Step, combine: Callable[[list[Array]], Array], edge: int) -> Array:
-    """The largest code, or the sum, of each window."""
+    """The largest code or the sum of each window; `edge` is the code of the padding."""
     (rows, columns), (down, right), (top, left) = step["kernel"], step["stride"], step["padding"]
     x = np.pad(x, ((0, 0), (0, 0), (top, top), (left, left)), constant_values=edge)
     height, width = (x.shape[2] - rows) // down + 1, (x.shape[3] - columns) // right + 1
@@ -59,7 +60,7 @@ def pool(x: Array, step: Step, combine: Callable[[list[Array]], Array], edge: in
 
 
 def rescale(inputs: list[Array], step: Step, multiplier: Array, bias: Array, shift: Array) -> Array:
-    """`sum of inputs * multiplier + bias * 2^lift` over `divisor * 2^shift`, half to even, onto the grid."""
+    """`(sum of inputs * multiplier + bias * 2^lift) / (divisor * 2^shift)`, half to even, on the grid."""
     total = bias.astype(np.int64).reshape(-1, 1, 1) << step["lift"]
     for x, factor, zero in zip(inputs, multiplier, step["zeros"], strict=True):
         total = total + (x.astype(np.int64) - zero) * factor.reshape(-1, 1, 1)
@@ -71,23 +72,21 @@ def rescale(inputs: list[Array], step: Step, multiplier: Array, bias: Array, shi
 
 
 def run(steps: list[Step], arrays: dict[str, Array], codes: Array) -> list[Array]:
-    """What every step gives for input codes `(N, C, H, W)`; the last are the logits, `(N, classes, 1, 1)`."""
+    """The integers of each step for input codes `(N, C, H, W)`; the last are logits, `(N, classes, 1, 1)`."""
     values = [codes.reshape(-1, *steps[0]["shape"])]
     for number, step in enumerate(steps[1:], 1):
         inputs = [values[i] for i in step["inputs"]]
-        mine = [arrays[f"{number}.{name}"] for name in step["arrays"]]
+        own = [arrays[f"{number}.{name}"] for name in step["arrays"]]
         if step["op"] == "conv":
-            values.append(conv(inputs[0], step, *mine))
+            values.append(conv(inputs[0], step, *own))
         elif step["op"] == "max_pool":
-            values.append(pool(inputs[0], step, lambda parts: np.maximum.reduce(parts), step["low"]))
+            values.append(pool(inputs[0], step, np.maximum.reduce, step["low"]))
         elif step["op"] == "sum_pool":
-            values.append(
-                pool(inputs[0].astype(np.int64) - step["zero"], step, lambda parts: np.add.reduce(parts), 0)
-            )
+            values.append(pool(inputs[0].astype(np.int64) - step["zero"], step, np.add.reduce, 0))
         elif step["op"] == "flatten":
             values.append(inputs[0].reshape(len(codes), -1, 1, 1))
         else:
-            values.append(rescale(inputs, step, *mine))
+            values.append(rescale(inputs, step, *own))
     return values
 
 

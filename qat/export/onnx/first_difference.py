@@ -1,4 +1,4 @@
-"""Where two runs of one network part: the first code that differs, and how near to a tie it lay."""
+"""The first code that differs between a model and its ONNX file, and how near to a tie it lay."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,22 +8,24 @@ import onnx
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from qat.export.onnx.checks import layer_of
-from qat.export.onnx.session import open_session, run_session
-from qat.export.trained import BATCH, Seen, codes_of_trained
+from qat.export.onnx.session import run_onnx
+from qat.export.readiness import layer_of
+from qat.export.trained_model import BATCH, QuantizerCall, codes_of_trained
 
-TIE = 1e-3  # in steps of the grid: float32 sums of a few hundred terms in another order move a value less
+TIE = 1e-3  # in steps of the grid; the order of the terms changes float32 sums of a few hundred terms by less
+
+Pairs = list[tuple[QuantizerCall, NDArray[Any]]]  # a call in the model, and the codes in the file
 
 
 @dataclass(frozen=True)
-class Difference:
-    """One image on which two runs differ.
+class CodeDifference:
+    """One image on which a model and its file differ.
 
     Args:
-        image: its index.
-        layer: whose codes differ first; "": no code does.
-        codes: how many codes of that layer differ.
-        from_tie: how far the farthest of them, `x / scale` as the model computes it, lies from a half.
+        image: index of the image.
+        layer: the layer whose codes differ first; "" if all codes are equal.
+        codes: number of codes of that layer that differ.
+        from_tie: the largest distance of their `x / scale`, as the model computes it, from a half.
     """
 
     image: int
@@ -39,56 +41,54 @@ class Difference:
 
 def first_differences(
     model: nn.Module, content: bytes, args: tuple[Tensor, ...], images: NDArray[np.int64]
-) -> list[Difference]:
-    """The first differing code of each of these images, between a model and its ONNX file.
+) -> list[CodeDifference]:
+    """The first differing code of each of these images.
 
     Args:
-        model: as it was exported.
-        content: of the file.
+        model: the model that was exported.
+        content: the content of the file.
         args: the arguments for all images.
-        images: indices of those that differ.
+        images: indices of the images that differ.
     """
-    found: list[Difference] = []
-    names, with_codes = _with_codes(content)
-    # In the batches of the first run: torch adds in another order where the batch has another size.
+    found: list[CodeDifference] = []
+    names, content = _with_codes_as_outputs(content)
+    # The batches are those of the first run, because torch adds in another order if the batch size differs.
     for start in range(0, len(args[0]), BATCH):
         rows = images[(images >= start) & (images < start + BATCH)] - start
         if len(rows):
             batch = tuple(x[start : start + BATCH] for x in args)
-            pairs = _pairs(codes_of_trained(model, batch), names, with_codes, batch)
-            found += [_first(start + int(row), int(row), pairs) for row in rows]
+            pairs = _pairs(model, names, content, batch)
+            found += [_first_difference(start + int(row), int(row), pairs) for row in rows]
     return found
 
 
-def _pairs(
-    seen: list[Seen], names: list[str], with_codes: bytes, batch: tuple[Tensor, ...]
-) -> list[tuple[Seen, NDArray[Any]]]:
-    """The codes of both for one batch, by name and call.
-
-    Where two quantizers are the same, torch's exporter keeps one of them; the other has no pair.
-    """
-    outputs = run_session(open_session(with_codes, optimised=False), batch, "codes")[-len(names) or None :]
-    codes = {
-        (name, names[:i].count(name)): output
-        for i, (name, output) in enumerate(zip(names, outputs, strict=True))
-    }
-    calls = [one.name for one in seen]
-    keys = [(name, calls[:i].count(name)) for i, name in enumerate(calls)]
-    return [(one, codes[key]) for one, key in zip(seen, keys, strict=True) if key in codes]
+def _pairs(model: nn.Module, names: list[str], content: bytes, batch: tuple[Tensor, ...]) -> Pairs:
+    """The codes of both for one batch. A call without a counterpart is left out: where two quantizers are the
+    same, torch's exporter keeps one of them."""
+    calls = codes_of_trained(model, batch)
+    outputs = run_onnx(content, batch, False, "codes")[-len(names) or None :]
+    codes = dict(zip(_numbered(names), outputs, strict=True))
+    keys = _numbered([call.name for call in calls])
+    return [(call, codes[key]) for call, key in zip(calls, keys, strict=True) if key in codes]
 
 
-def _first(image: int, row: int, pairs: list[tuple[Seen, NDArray[Any]]]) -> Difference:
-    for one, other in pairs:
-        differs = one.codes[row].numpy() != other[row]
+def _numbered(names: list[str]) -> list[tuple[str, int]]:
+    """Each name with the number of times that it occurred before."""
+    return [(name, names[:i].count(name)) for i, name in enumerate(names)]
+
+
+def _first_difference(image: int, row: int, pairs: Pairs) -> CodeDifference:
+    for call, codes in pairs:
+        differs = call.codes[row].numpy() != codes[row]
         if differs.any():
-            steps = one.steps[row].numpy()[differs]
+            steps = call.steps[row].numpy()[differs]
             from_tie = np.abs(steps - np.floor(steps) - 0.5).max()
-            return Difference(image, layer_of(one.name), int(differs.sum()), float(from_tie))
-    return Difference(image, "", 0, float("inf"))
+            return CodeDifference(image, layer_of(call.name), int(differs.sum()), float(from_tie))
+    return CodeDifference(image, "", 0, float("inf"))
 
 
-def _with_codes(content: bytes) -> tuple[list[str], bytes]:
-    """The file with what each QuantizeLinear gives as a further output, and the names of the quantizers."""
+def _with_codes_as_outputs(content: bytes) -> tuple[list[str], bytes]:
+    """The names of the quantizers, and a file in which the codes of each one are a further output."""
     proto, names = onnx.load_from_string(content), []
     for node in list(proto.graph.node):
         if node.op_type == "QuantizeLinear":

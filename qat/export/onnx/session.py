@@ -1,4 +1,4 @@
-"""An ONNX file run in onnxruntime, batch by batch."""
+"""Runs an ONNX file in onnxruntime, batch by batch."""
 
 from collections.abc import Sequence
 
@@ -8,26 +8,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from qat.export.trained import BATCH
+from qat.export.trained_model import BATCH
 from qat.progress import tracked
 
-Array = NDArray[np.float32]
 
-
-def open_session(content: bytes, optimised: bool) -> onnxruntime.InferenceSession:
-    """A session on the CPU, with all graph optimisations or with none."""
+def run_onnx(
+    content: bytes, args: Sequence[Tensor], optimized: bool, description: str
+) -> list[NDArray[np.float32]]:
+    """All outputs for all samples, each `(N, ...)`, on the CPU, with all graph optimizations or with none."""
     options = onnxruntime.SessionOptions()
     level = onnxruntime.GraphOptimizationLevel
-    options.graph_optimization_level = level.ORT_ENABLE_ALL if optimised else level.ORT_DISABLE_ALL
+    options.graph_optimization_level = level.ORT_ENABLE_ALL if optimized else level.ORT_DISABLE_ALL
     options.intra_op_num_threads = torch.get_num_threads()
-    options.log_severity_level = 3  # errors; its warnings are about its own optimisations
-    return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-
-
-def run_session(
-    session: onnxruntime.InferenceSession, args: Sequence[Tensor], description: str
-) -> list[Array]:
-    """All outputs for all samples, each `(N, ...)`; progress is shown where it takes long."""
+    options.log_severity_level = 3  # errors only; its warnings are about its own optimizations
+    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     names = [x.name for x in session.get_inputs()]
     parts = []
     for start in tracked(range(0, len(args[0]), BATCH), description):

@@ -1,4 +1,4 @@
-"""Is a gradient right? One call that looks, and explains what it finds."""
+"""Check a gradient with one call, which explains what it finds."""
 
 from qat.gradients.check.check import check_gradient
 from qat.gradients.check.verdict import Finding, Verdict

@@ -1,4 +1,4 @@
-"""One call that checks a gradient, first and second, and says what is wrong with it."""
+"""One call that checks a gradient and its derivative, and says what is wrong."""
 
 import warnings
 from collections.abc import Callable, Iterator
@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from qat.gradients.check import probes
-from qat.gradients.check.case import SEED, Case
 from qat.gradients.check.diagnose import explain_error
+from qat.gradients.check.function_at_point import SEED, FunctionAtPoint
 from qat.gradients.check.second import RefusedError, second_derivative
-from qat.gradients.check.verdict import Finding, Verdict
+from qat.gradients.check.verdict import CheckStatus, Finding, Verdict
 
 PROBES: dict[str, probes.Probe] = {
     "upstream gradient": probes.upstream_gradient,
@@ -21,7 +21,7 @@ PROBES: dict[str, probes.Probe] = {
     "one at a time": probes.one_at_a_time,
     "second derivative": second_derivative,
 }
-MOST = 1000  # elements; a check of so many takes some seconds
+MAX_ELEMENTS = 1000  # a check of so many takes some seconds
 
 
 def check_gradient(
@@ -32,19 +32,19 @@ def check_gradient(
 ) -> Verdict:
     """Check the gradient of a function at one point, and explain what is wrong.
 
-    Beside `gradcheck` and `gradgradcheck` it looks for what they miss or do not explain: float32 inputs, an
-    upstream gradient that is ignored, non-contiguous and expanded memory, tensors hung on ctx, gradients that
-    are missing where another input needs none, a backward without `enable_grad`, and a second derivative
-    that is missing or wrong in silence. A second derivative that a RuntimeError refuses is fine.
+    In addition to `gradcheck` and `gradgradcheck` it finds what they miss or do not explain: float32 inputs,
+    an ignored upstream gradient, non-contiguous and expanded memory, tensors as attributes of ctx, gradients
+    that are missing if another input needs none, a backward that needs `enable_grad`, and a second derivative
+    that is silently missing or wrong. A second derivative that a RuntimeError refuses is fine.
 
     Args:
-        function: a Function class, or a callable: tensors (and other arguments) -> a tensor or several.
+        function: a Function class, or a callable: tensors (and other arguments) -> one tensor or several.
         inputs: of the function; a few dozen elements, away from kinks. Those that require a gradient are
-            differentiated; if none does, all floating-point ones. They are left as they are.
-        surrogate: the claim, where the gradient is not the derivative: `surrogate(g, *inputs)` -> the
-            gradient of each differentiated input, by torch operations (their derivative is the second one
-            claimed). For round_ste: `lambda g, x: g`. One g for each output.
-        name: for the verdict; default: the function's own.
+            differentiated; if none does, all floating-point ones. They are not changed.
+        surrogate: the stated gradient, if it is not the derivative: `surrogate(g, *inputs)` -> the gradient
+            of each differentiated input, by torch operations (their derivative is the stated second one). For
+            round_ste: `lambda g, x: g`. There is one g for each output.
+        name: for the verdict; by default the function's name.
 
     Returns:
         `Verdict`: `ok`, `faults`, and one line for each finding when printed.
@@ -55,39 +55,42 @@ def check_gradient(
     call: Callable[..., Any] = function
     if isinstance(function, type) and issubclass(function, torch.autograd.Function):
         call = function.apply
-    case, converted = _case(call, inputs, surrogate)
+    f, converted = _at_point(call, inputs, surrogate)
     with torch.enable_grad(), torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         torch.default_generator.manual_seed(SEED)  # gradcheck draws from it
-        warnings.simplefilter("ignore")  # autograd's hints are findings here
-        findings = (*converted, *_findings(case))
-    return Verdict(name or _name(function), surrogate is not None, findings)
+        warnings.simplefilter("ignore")  # what autograd warns of is a finding here
+        findings = (*converted, *_findings(f))
+    name = name or getattr(function, "__name__", None) or repr(function)
+    return Verdict(name, surrogate is not None, findings)
 
 
-def _case(
+def _at_point(
     function: Callable[..., Any], inputs: tuple[Any, ...], surrogate: Callable[..., Any] | None
-) -> tuple[Case, list[Finding]]:
+) -> tuple[FunctionAtPoint, list[Finding]]:
     floating = [i for i, x in enumerate(inputs) if isinstance(x, Tensor) and x.is_floating_point()]
     if not floating:
         raise ValueError("check_gradient needs an input that is a floating-point tensor, got none")
     wrt = [i for i in floating if inputs[i].requires_grad] or floating
     count = sum(inputs[i].numel() for i in wrt)
-    if surrogate is None and count > MOST:
+    if surrogate is None and count > MAX_ELEMENTS:
         raise ValueError(
-            f"finite differences take every element in turn: at most {MOST}, got {count}; use smaller inputs"
+            f"finite differences take every element in turn: at most {MAX_ELEMENTS}, got {count}; use "
+            "smaller inputs"
         )
-    coarse = [i for i in floating if inputs[i].dtype != torch.float64]
+    coarse = "too coarse for differences: converted to float64"
     notes = [
-        Finding("inputs", "note", f"input {i} is {inputs[i].dtype}, too coarse for differences: made float64")
-        for i in coarse
+        Finding("inputs", "note", f"input {i} is {inputs[i].dtype}, {coarse}")
+        for i in floating
+        if inputs[i].dtype != torch.float64
     ]
     wide = tuple(x.detach().double().contiguous() if i in floating else x for i, x in enumerate(inputs))
-    return Case(function, wide, tuple(wrt), surrogate), notes
+    return FunctionAtPoint(function, wide, tuple(wrt), surrogate), notes
 
 
-def _findings(case: Case) -> Iterator[Finding]:
+def _findings(f: FunctionAtPoint) -> Iterator[Finding]:
     try:
-        ys = case.outputs(case.leaves())
-    except Exception as error:  # whatever a user's function raises is a finding
+        ys = f.outputs(f.leaves())
+    except Exception as error:  # any error of a user's function is a finding
         yield Finding("forward", "failed", explain_error(error))
         return
     if not ys or any(y.dtype != torch.float64 for y in ys):
@@ -95,52 +98,44 @@ def _findings(case: Case) -> Iterator[Finding]:
         yield Finding("forward", "failed", f"returns {dtypes} for float64 inputs: keep the input's dtype")
         return
     yield Finding("forward", "ok")
-    if case.surrogate is None and not any(y.requires_grad for y in ys):
-        text = "the output has no graph: forward left torch, detached it, or is no Function"
+    if f.surrogate is None and not any(y.requires_grad for y in ys):
+        text = "the output has no graph: forward left torch, detached it, or is not a Function"
         yield Finding("first derivative", "failed", text)
         return
     failed: set[str] = set()
     for check, probe in PROBES.items():
         if check == "first derivative" and "upstream gradient" in failed:
-            yield Finding(check, "skipped", "first the upstream gradient")
+            yield Finding(check, "skipped", "mend the upstream gradient first")
             continue
-        found = _run(check, probe, case)
+        found = _run(check, probe, f)
         yield from found
-        failed |= {finding.check for finding in found if finding.outcome == "failed"}
+        failed |= {finding.check for finding in found if finding.status == "failed"}
         if "backward" in failed:
-            return  # it does not even run
-    if not failed and case.surrogate is None:
-        yield from _official(case, found[-1].outcome)
+            return  # nothing else can run
+    if not failed and f.surrogate is None:
+        yield from _torch_checks(f, found[-1].status)
 
 
-def _run(check: str, probe: probes.Probe, case: Case) -> list[Finding]:
+def _run(check: str, probe: probes.Probe, f: FunctionAtPoint) -> list[Finding]:
     try:
-        found = [Finding(check, "failed", text) for text in probe(case)]
+        found = [Finding(check, "failed", text) for text in probe(f)]
     except RefusedError as refusal:
         return [Finding(check, "refused", str(refusal))]
-    except Exception as error:  # whatever a user's function raises is a finding
+    except Exception as error:  # any error of a user's function is a finding
         where = "backward" if check == "upstream gradient" else check
         return [Finding(where, "failed", explain_error(error))]
     return found or [Finding(check, "ok")]
 
 
-def _official(case: Case, second: str) -> Iterator[Finding]:
-    """torch's own checks, as a second opinion."""
-
-    def function(*arguments: Any) -> tuple[Tensor, ...]:
-        return case.outputs(arguments)
-
-    checks: dict[str, Callable[..., bool]] = {"gradcheck": torch.autograd.gradcheck}
+def _torch_checks(f: FunctionAtPoint, second: CheckStatus) -> Iterator[Finding]:
+    """torch's checks, as a second opinion."""
+    checks: list[Callable[..., bool]] = [torch.autograd.gradcheck]
     if second == "ok":
-        checks["gradgradcheck"] = torch.autograd.gradgradcheck
-    for name, check in checks.items():
+        checks.append(torch.autograd.gradgradcheck)
+    for check in checks:
         try:
-            check(function, tuple(case.leaves()))
-        except Exception as error:  # GradcheckError, or what the function raises
-            yield Finding(name, "failed", explain_error(error))
+            check(lambda *arguments: f.outputs(arguments), tuple(f.leaves()))
+        except Exception as error:  # GradcheckError, or an error of the function
+            yield Finding(check.__name__, "failed", explain_error(error))
         else:
-            yield Finding(name, "ok")
-
-
-def _name(function: Any) -> str:
-    return getattr(function, "__name__", None) or repr(function)
+            yield Finding(check.__name__, "ok")

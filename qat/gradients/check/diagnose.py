@@ -1,14 +1,14 @@
-"""From a wrong gradient, or an error of autograd, to the mistake behind it."""
+"""The mistake behind a wrong gradient or an error of autograd."""
 
 import torch
 from torch import Tensor
 
 CAUSES = {
     "returned an incorrect number of gradients": "wrong number of gradients: backward returns one value for "
-    "each argument of forward (ctx aside), None for what is no tensor",
-    "returned an invalid gradient": "wrong shape: each gradient has the shape of its input; sum over what "
-    "was broadcast",
-    "does not require grad": "autograd is off inside forward and backward: compute again inside "
+    "each argument of forward except ctx, None for what is not a tensor",
+    "returned an invalid gradient": "wrong shape: each gradient has the shape of its input; sum over "
+    "broadcast dimensions",
+    "does not require grad": "autograd is off inside forward and backward: recompute inside "
     "`with torch.enable_grad()`, on `x.detach().requires_grad_()`",
     "modified by an inplace operation": "a saved tensor was changed in place",
     "has no attribute": "backward reads what forward never saved",
@@ -20,20 +20,20 @@ CAUSES = {
 
 
 def explain_error(error: Exception) -> str:
-    """One line: the cause, where the message is a known one, and the message."""
+    """One line: the cause, if the message is known, and the message."""
     message = " ".join(str(error).split())
     causes = (cause for words, cause in CAUSES.items() if words in message.lower())
     return f"{next(causes, 'an error')}: {type(error).__name__}: {message[:200]}"
 
 
 def explain_difference(truth: Tensor, got: Tensor, tolerance: float, source: str) -> str | None:
-    """What separates a gradient from the true one, in one line; None where nothing does.
+    """How a gradient differs from the true one, in one line; None if it does not.
 
     Args:
         truth: the gradient that is right, any shape, float64.
         got: the gradient of the backward, the same shape.
-        tolerance: relative; absolute it is a hundredth of that.
-        source: what truth is called: "numerical" or "stated".
+        tolerance: relative; the absolute tolerance is a hundredth of it.
+        source: what the true gradient is called: "numerical" or "stated".
     """
     bad = ~torch.isclose(got, truth, rtol=tolerance, atol=tolerance / 100, equal_nan=True)
     count, places = int(bad.sum()), bad.numel()
@@ -45,8 +45,8 @@ def explain_difference(truth: Tensor, got: Tensor, tolerance: float, source: str
         return f"the gradient is 0 or None everywhere, the {source} one is not: None returned, or graph cut"
     if not truth.any():
         return (
-            f"the {source} gradient is 0 everywhere, the analytical is not; where this is meant "
-            "(straight-through), state it: surrogate="
+            f"the {source} gradient is 0 everywhere, the analytical is not; if that is "
+            "intended (straight-through), state it: surrogate="
         )
     return _common_factor(truth, got, bad, tolerance, source) or _place(truth, got, bad, source)
 
@@ -55,7 +55,7 @@ def _common_factor(truth: Tensor, got: Tensor, bad: Tensor, tolerance: float, so
     counts = truth.abs() > 1e-3 * truth.abs().max()
     ratio = truth[counts] / got[counts]
     factor = ratio.median()
-    # Where truth is 0 a factor does not show, but a wrong mask does.
+    # Where the true gradient is 0 no factor shows, but a wrong mask does.
     masked = bad & ~counts & (got.abs() > 1e-3 * got.abs().max())
     constant = torch.allclose(ratio, factor, rtol=tolerance, atol=0)
     if not (bad[counts].all() and constant) or masked.any():

@@ -1,4 +1,4 @@
-"""Checks of the first derivative and of the rules that a Function obeys."""
+"""Checks of the first derivative, and of the rules that a Function must obey."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -6,115 +6,115 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from qat.gradients.check.case import SEED, Case, backward, upstream
 from qat.gradients.check.diagnose import explain_difference, explain_error
+from qat.gradients.check.function_at_point import SEED, FunctionAtPoint, backward, copied, random_upstream
 
-Probe = Callable[[Case], Iterator[str]]
+Probe = Callable[[FunctionAtPoint], Iterator[str]]
 EXACT = 1e-9
 
 
-def first_derivative(case: Case) -> Iterator[str]:
-    """Against the truth, for a random upstream gradient."""
-    gs = upstream(case.outputs(case.arguments))
-    pairs = zip(case.wrt, case.truth(gs), case.gradients(case.leaves(), gs), strict=True)
+def first_derivative(f: FunctionAtPoint) -> Iterator[str]:
+    """The gradient equals the true one, for a random upstream gradient."""
+    gs = random_upstream(f.outputs(f.arguments))
+    pairs = zip(f.wrt, f.true_gradients(gs), f.gradients(f.leaves(), gs), strict=True)
     for position, true, got in pairs:
-        difference = explain_difference(true, got, case.tolerance, case.source)
+        difference = explain_difference(true, got, f.tolerance, f.source)
         if difference:
             yield f"input {position}: {difference}"
 
 
-def upstream_gradient(case: Case) -> Iterator[str]:
-    """0, 3 times, and another upstream gradient."""
-    gs = upstream(case.outputs(case.arguments))
-    variants = [gs, [0 * g for g in gs], [3 * g for g in gs], upstream(gs, seed=SEED + 1)]
-    found = [case.gradients(case.leaves(), gs) for gs in variants]
-    for number, position in enumerate(case.wrt):
-        plain, zero, triple, _ = (gradients[number] for gradients in found)
-        if plain.any() and torch.equal(plain, zero) and torch.equal(plain, triple):
+def upstream_gradient(f: FunctionAtPoint) -> Iterator[str]:
+    """The gradient follows the upstream gradient: 0, three times as large, and another one."""
+    gs = random_upstream(f.outputs(f.arguments))
+    variants = [gs, [0 * g for g in gs], [3 * g for g in gs], random_upstream(gs, seed=SEED + 1)]
+    found = [f.gradients(f.leaves(), gs) for gs in variants]
+    for number, position in enumerate(f.wrt):
+        once, zero, triple, _ = (gradients[number] for gradients in found)
+        if once.any() and torch.equal(once, zero) and torch.equal(once, triple):
             yield f"input {position}: the upstream gradient is ignored (same result for g, 0 and 3 g)"
-        elif case.surrogate is not None:
-            pairs = zip((case.truth(gs)[number] for gs in variants), found, strict=True)
+        elif f.surrogate is not None:
+            pairs = zip((f.true_gradients(gs)[number] for gs in variants), found, strict=True)
             first, *others = (explain_difference(true, got[number], EXACT, "stated") for true, got in pairs)
             text = next(filter(None, others), None)
-            if text and not first:  # else the first derivative tells
+            if text and not first:  # otherwise the check of the first derivative says so
                 yield f"input {position}, at 0, 3 times or another upstream gradient: {text}"
         elif zero.nan_to_num().any():
             yield f"input {position}: an upstream gradient of 0 gives a gradient that is not 0"
-        elif not _same(triple, 3 * plain):
+        elif not _same(triple, 3 * once):
             yield f"input {position}: 3 times the upstream gradient does not give 3 times the gradient"
 
 
-def layouts(case: Case) -> Iterator[str]:
-    """Inputs and upstream gradients that are strided, transposed or expanded."""
-    ys = case.outputs(case.arguments)
-    repeats = all(map(torch.equal, ys, case.outputs(case.arguments, seed=SEED + 1)))
+def layouts(f: FunctionAtPoint) -> Iterator[str]:
+    """Strided, transposed or expanded inputs and upstream gradients change nothing."""
+    ys = f.outputs(f.arguments)
+    repeats = all(map(torch.equal, ys, f.outputs(f.arguments, seed=SEED + 1)))
     for layout, change in (("non-contiguous", _strided), ("expanded", _expanded)):
-        odd = [change(x) if isinstance(x, Tensor) else x for x in case.arguments]
-        odd_gs = [change(g) for g in upstream(ys)]
+        odd = [change(x) if isinstance(x, Tensor) else x for x in f.arguments]
+        odd_gs = [change(g) for g in random_upstream(ys)]
         even, even_gs = ([_copy(x) for x in xs] for xs in (odd, odd_gs))
         try:
-            results = [_run(case, xs, gs) for xs, gs in ((even, even_gs), (odd, odd_gs), (even, odd_gs))]
-        except Exception as error:  # whatever a user's function raises is a finding
+            results = [_run(f, xs, gs) for xs, gs in ((even, even_gs), (odd, odd_gs), (even, odd_gs))]
+        except Exception as error:  # any error of a user's function is a finding
             yield f"{layout}: {explain_error(error)}"
             continue
-        # Noise falls on other places in another layout: then that it runs is all there is to see.
+        # In another layout the noise of a random function falls on other elements: then it only has to run.
         for other in results[1:] if repeats else ():
             if not all(map(_same, results[0], other)):
-                yield f"{layout} inputs or upstream gradients give another result: memory is read as it lies"
+                yield f"{layout} inputs or upstream gradients give another result: strides are ignored"
                 break
 
 
-def saved_tensors(case: Case) -> Iterator[str]:
-    """Nothing hangs on ctx, and a change in place after the forward is noticed by the backward."""
-    for name in sorted(_hung_on_ctx(case.outputs(case.leaves()))):
+def saved_tensors(f: FunctionAtPoint) -> Iterator[str]:
+    """No tensor is an attribute of ctx, and the backward notices a change in place after the forward."""
+    for name in sorted(_tensors_on_ctx(f.outputs(f.leaves()))):
         yield f"ctx.{name} holds a tensor: autograd does not watch it; use ctx.save_for_backward"
-    gs = upstream(case.outputs(case.arguments))
-    right = case.gradients(case.leaves(), gs)
-    for position, argument in enumerate(case.arguments):
+    gs = random_upstream(f.outputs(f.arguments))
+    right = f.gradients(f.leaves(), gs)
+    for position, argument in enumerate(f.arguments):
         if isinstance(argument, Tensor) and argument.is_floating_point():
-            got = _after_a_change(case, position, gs)
+            got = _after_a_change(f, position, gs)
             if got is not None and not all(map(_same, right, got)):
                 yield (
                     f"input {position}, changed in place after the forward, changes the gradient without an "
-                    "error: it is kept elsewhere than in ctx.save_for_backward"
+                    "error: it is not kept by ctx.save_for_backward"
                 )
 
 
-def one_at_a_time(case: Case) -> Iterator[str]:
-    """Each input's gradient where the others need none."""
-    gs = upstream(case.outputs(case.arguments))
-    together = case.gradients(case.leaves(), gs)
-    for position, expected in zip(case.wrt, together, strict=True):
-        alone = Case(case.function, case.arguments, (position,), None)
+def one_at_a_time(f: FunctionAtPoint) -> Iterator[str]:
+    """The gradient of an input is the same if the other inputs need none."""
+    gs = random_upstream(f.outputs(f.arguments))
+    together = f.gradients(f.leaves(), gs)
+    for position, expected in zip(f.wrt, together, strict=True):
+        alone = FunctionAtPoint(f.function, f.arguments, (position,), None)
         if not _same(alone.gradients(alone.leaves(), gs)[0], expected):
-            yield f"input {position}: another gradient where the other inputs need none"
+            yield f"input {position}: another gradient if the other inputs need none"
 
 
 def _same(a: Tensor, b: Tensor) -> bool:
     return torch.allclose(a, b, rtol=EXACT, equal_nan=True)
 
 
-def _run(case: Case, arguments: Sequence[Any], gs: Sequence[Tensor]) -> list[Tensor]:
+def _run(f: FunctionAtPoint, arguments: Sequence[Any], gs: Sequence[Tensor]) -> list[Tensor]:
     leaves = [x.detach() if isinstance(x, Tensor) else x for x in arguments]
-    for position in case.wrt:
-        leaves[position].requires_grad_()
-    ys = case.outputs(leaves)
-    return [y.detach() for y in ys] + backward(ys, [leaves[position] for position in case.wrt], gs)
+    for x in f.differentiated(leaves):
+        x.requires_grad_()
+    ys = f.outputs(leaves)
+    return [y.detach() for y in ys] + backward(ys, f.differentiated(leaves), gs)
 
 
-def _after_a_change(case: Case, position: int, gs: Sequence[Tensor]) -> list[Tensor] | None:
-    leaves = case.leaves()
+def _after_a_change(f: FunctionAtPoint, position: int, gs: Sequence[Tensor]) -> list[Tensor] | None:
+    leaves = f.leaves()
     inner = [x * 1 if isinstance(x, Tensor) and x.requires_grad else x for x in leaves]
-    ys = case.outputs(inner)
+    ys = f.outputs(inner)
     try:
         with torch.no_grad():
             inner[position].mul_(-3).add_(1)
-        return backward(ys, [leaves[i] for i in case.wrt], gs)
-    except RuntimeError:  # autograd's version check: what should happen
+        return backward(ys, f.differentiated(leaves), gs)
+    except RuntimeError:  # autograd's version check, as it should be
         return None
 
 
-def _hung_on_ctx(ys: Sequence[Tensor]) -> set[str]:
+def _tensors_on_ctx(ys: Sequence[Tensor]) -> set[str]:
     nodes, seen, found = [y.grad_fn for y in ys], set(), set()
     while nodes:
         node = nodes.pop()
@@ -122,7 +122,7 @@ def _hung_on_ctx(ys: Sequence[Tensor]) -> set[str]:
             continue
         seen.add(node)
         nodes += [after for after, _ in node.next_functions]
-        # Only nodes made from Python have a __dict__ with what was hung on ctx.
+        # Only nodes of Python Functions have a __dict__, with the attributes of ctx.
         found |= {name for name, value in getattr(node, "__dict__", {}).items() if _holds_tensors(value)}
     return found
 
@@ -135,15 +135,15 @@ def _holds_tensors(value: Any) -> bool:
 
 
 def _strided(x: Tensor) -> Tensor:
-    """The same values, with others between them in memory; from two dimensions up also transposed."""
+    """The same values with gaps in memory, and transposed if there are two dimensions or more."""
     if x.dim() == 0:
-        return x.detach().clone()
+        return copied(x)
     turned = x.detach().transpose(0, -1)
     return torch.stack([turned, turned + 1], -1)[..., 0].transpose(0, -1)
 
 
 def _expanded(x: Tensor) -> Tensor:
-    return x.detach()[:1].expand_as(x) if x.dim() and x.numel() else x.detach().clone()
+    return x.detach()[:1].expand_as(x) if x.dim() and x.numel() else copied(x)
 
 
 def _copy(x: Any) -> Any:

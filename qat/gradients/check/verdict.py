@@ -3,21 +3,21 @@
 from dataclasses import dataclass
 from typing import Literal
 
-Outcome = Literal["ok", "note", "refused", "skipped", "failed"]
+CheckStatus = Literal["ok", "note", "refused", "skipped", "failed"]
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One check: its name, how it went, and what that means (empty where there is nothing to say)."""
+    """One check: its name, its status, and an explanation, which may be empty."""
 
     check: str
-    outcome: Outcome
+    status: CheckStatus
     text: str = ""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """All findings of `check_gradient`, in the order of the checks; `print` shows them one a line.
+    """All findings of `check_gradient`, in the order of the checks; `print` shows one per line.
 
     Args:
         name: of the function.
@@ -31,21 +31,21 @@ class Verdict:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing failed; a refused second derivative is fine."""
+        """Whether no check failed; a refused second derivative is fine."""
         return not self.faults
 
     @property
     def faults(self) -> tuple[Finding, ...]:
         """The findings that failed."""
-        return tuple(found for found in self.findings if found.outcome == "failed")
+        return tuple(found for found in self.findings if found.status == "failed")
 
-    def outcome(self, check: str) -> Outcome:
-        """How one check went: `failed` where any of its findings did, `skipped` where it did not run."""
-        outcomes = [found.outcome for found in self.findings if found.check == check]
-        return "failed" if "failed" in outcomes else outcomes[-1] if outcomes else "skipped"
+    def status(self, check: str) -> CheckStatus:
+        """The status of one check: `failed` if any of its findings is, `skipped` if it did not run."""
+        statuses = [found.status for found in self.findings if found.check == check]
+        return "failed" if "failed" in statuses else statuses[-1] if statuses else "skipped"
 
     def __str__(self) -> str:
         against = "the stated surrogate" if self.stated else "finite differences"
         lines = [f"{self.name}: {'ok' if self.ok else 'FAILED'} (checked against {against})"]
-        lines += [f"  {found.check:18} {found.outcome:8} {found.text}".rstrip() for found in self.findings]
+        lines += [f"  {found.check:18} {found.status:8} {found.text}".rstrip() for found in self.findings]
         return "\n".join(lines)

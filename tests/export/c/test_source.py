@@ -33,7 +33,7 @@ int main(void) {
 
 
 class ReadTwice(nn.Module):
-    """The first sum is read by two rescalings, by one of them together with another sum."""
+    """Two rescalings read the first sum; one of them reads another sum, too."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class ReadTwice(nn.Module):
 
 
 class Unread(nn.Module):
-    """A convolution runs whose output nobody reads."""
+    """A convolution runs, and nothing reads its output."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -132,7 +132,7 @@ def test_weights_take_their_bits(trained: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"weight_bits": 16}, "^blocks.1.conv: C holds weights of 1 to 8 bits, got 16; use --format npz"),
+        ({"weight_bits": 16}, "^blocks.1.conv: C holds weights of 1 to 8 bits, got 16; export it as npz"),
         ({"activation_bits": 16, "weight_bits": 2}, "C holds activations of 1 to 8 bits, got more"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What has a form in integers; all else is named with its layer."""
+"""Operations that have a form in integers, and errors that name the layer of any other."""
 
 from collections.abc import Callable
 from typing import Any
@@ -103,7 +103,7 @@ def test_checkpointed_blocks() -> None:
         ),
     ],
 )
-def test_the_unknown_is_named_with_its_layer(
+def test_an_unsupported_operation_is_named_with_its_layer(
     build: Callable[[], nn.Module], settings: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):

@@ -5,9 +5,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from qat.export import reader
+from qat.export.integers import reader
 from qat.export.integers.multipliers import Multipliers, multipliers
-from qat.export.onnx.values import Sum, Term
+from qat.export.integers.values import Sum, SumTerm
 
 
 def rescaled(numbers: Multipliers, integers: list[list[int]]) -> np.ndarray:
@@ -21,7 +21,7 @@ def rescaled(numbers: Multipliers, integers: list[list[int]]) -> np.ndarray:
 
 def one(unit: list[float], offset: list[float], divisor: int = 1, bound: float = 2.0**20) -> Sum:
     shape = (len(unit), 1, 1)
-    term = Term(0, np.array(unit), np.full(len(unit), bound), divisor=divisor)
+    term = SumTerm(0, np.array(unit), np.full(len(unit), bound), divisor=divisor)
     return Sum(shape, (term,), np.array(offset))
 
 
@@ -69,8 +69,8 @@ def test_a_channel_of_zeros_gives_its_bias() -> None:
 
 def test_a_sum_in_two_units() -> None:
     terms = (
-        Term(0, np.array([2.0**-8]), np.array([2.0**16])),
-        Term(1, np.array([2.0**-5]), np.array([255.0])),
+        SumTerm(0, np.array([2.0**-8]), np.array([2.0**16])),
+        SumTerm(1, np.array([2.0**-5]), np.array([255.0])),
     )
     numbers = multipliers(Sum((1, 1, 1), terms, np.zeros(1)), 2.0**-4)
     assert numbers.multiplier.tolist() == [[1], [8]]
@@ -78,7 +78,7 @@ def test_a_sum_in_two_units() -> None:
 
 
 def test_averages_of_different_sizes_do_not_add() -> None:
-    terms = tuple(Term(0, np.ones(1), np.ones(1), divisor=d) for d in (4, 9))
+    terms = tuple(SumTerm(0, np.ones(1), np.ones(1), divisor=d) for d in (4, 9))
     with pytest.raises(ValueError, match="averages over different numbers"):
         multipliers(Sum((1, 1, 1), terms, np.zeros(1)), 1.0)
 

@@ -1,4 +1,4 @@
-"""The npz file, and its reader, which knows NumPy alone."""
+"""The npz file, and its reader, which needs NumPy alone."""
 
 import ast
 import subprocess
@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qat.export import IntegerModel, reader, write_npz
+from qat.export import IntegerModel, write_npz
+from qat.export.integers import reader
 
 
 @pytest.mark.parametrize(
@@ -31,7 +32,7 @@ def test_the_reader_gives_the_logits(
     assert write_npz(integers, tmp_path / "again.npz").read_bytes() == path.read_bytes()
 
 
-def test_the_reader_is_a_program_of_its_own(trained: Any, tmp_path: Path) -> None:
+def test_the_reader_runs_as_a_program(trained: Any, tmp_path: Path) -> None:
     model, images = trained("small_cnn", deployable=True)
     integers = IntegerModel(model, (1, 28, 28))
     write_npz(integers, tmp_path / "model.npz")

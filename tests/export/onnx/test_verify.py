@@ -1,4 +1,4 @@
-"""Agreement in numbers, and differences traced to where they begin."""
+"""Differences between a model and its file, traced to the layer in which they begin."""
 
 from pathlib import Path
 from typing import Any
@@ -9,8 +9,9 @@ import pytest
 import torch
 from onnx import numpy_helper
 
-from qat.export import Difference, Verification, verify
-from qat.export.onnx.verify import agree, explain_or_refuse
+from qat.export import CodeDifference, Verification, verify
+from qat.export.agreement import agree
+from qat.export.onnx.verify import refuse_differences
 
 
 def test_agreement_counts() -> None:
@@ -22,7 +23,7 @@ def test_agreement_counts() -> None:
 
 @pytest.mark.parametrize(("from_tie", "is_tie"), [(0.0, True), (1e-3, True), (2e-3, False)])
 def test_a_tie_explains_a_difference(from_tie: float, is_tie: bool) -> None:
-    difference = Difference(0, "fc", 1, from_tie)
+    difference = CodeDifference(0, "fc", 1, from_tie)
     assert difference.is_tie == is_tie
     nothing = agree(np.zeros((1, 2)), np.zeros((1, 2)))
     assert len(Verification(nothing, nothing, [difference]).unexplained) == (not is_tie)
@@ -46,10 +47,10 @@ def test_a_file_with_another_scale_is_found_out(trained: Any, file: Path) -> Non
     assert max(difference.image for difference in done.differences) > 100
     assert {difference.layer for difference in done.unexplained} == {"blocks.2.act"}
     with pytest.raises(ValueError, match=r"on a second random batch it differs, first in blocks.2.act;"):
-        explain_or_refuse(model, wrong, (images,))
+        refuse_differences(model, wrong, (images,))
 
 
-def test_verifying_moves_nothing(trained: Any, file: Path) -> None:
+def test_verifying_changes_no_state(trained: Any, file: Path) -> None:
     model, images = trained("small_cnn", deployable=True)
     before = {key: value.clone() for key, value in model.state_dict().items()}
     verify(model, file, images[:3])

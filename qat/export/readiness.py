@@ -1,0 +1,86 @@
+"""What is required of a model before it is exported."""
+
+import torch
+from torch import Tensor, nn
+
+from qat.gradients import round_stochastic
+from qat.layers import QuantLayer
+from qat.quantizers import PowerOfTwo, Quantizer
+
+TIES = (-2.5, -1.5, -0.5, 0.25, 0.5, 0.75, 1.5, 2.5)
+
+
+def activation_quantizers(model: nn.Module) -> dict[str, Quantizer]:
+    """The quantizers of activations by name, in the order of the modules."""
+    of_weights = {m.weight_quantizer for m in model.modules() if isinstance(m, QuantLayer)}
+    return {
+        name: module
+        for name, module in model.named_modules()
+        if isinstance(module, Quantizer) and module not in of_weights
+    }
+
+
+@torch.no_grad()
+def scale_of(quantizer: Quantizer) -> Tensor:
+    """The scale that an activation's quantizer uses, `()`: positive, even if a learned one is not."""
+    return quantizer.scale(torch.zeros(1)).detach()
+
+
+def zero_point_of(quantizer: Quantizer, scale: Tensor) -> int:
+    """The code of 0.0 of an activation's quantizer, given its scale."""
+    zero_point = quantizer.scale.zero_point(scale)
+    return 0 if zero_point is None else int(zero_point)
+
+
+def layer_of(quantizer: str) -> str:
+    """The name of the module that owns a quantizer, given the quantizer's name."""
+    return quantizer.rpartition(".")[0] or quantizer
+
+
+def check_ready(model: nn.Module) -> None:
+    """Refuse a model whose codes are not final, or whose codes no runtime would reproduce.
+
+    A float model is ready.
+
+    Raises:
+        ValueError: a quantizer is off, has seen no training batch, or does not round half to even; or an
+            activation lies on the grid {-1, +1}.
+    """
+    for name, module in model.named_modules():
+        if isinstance(module, Quantizer):
+            if not module.enabled:
+                raise ValueError(
+                    f"{layer_of(name)}: its quantizer is off, the model is in a float phase; export it after "
+                    "a quantized epoch"
+                )
+            if not _rounds_half_to_even(module):
+                raise ValueError(
+                    f"{layer_of(name)}: runtimes round half to even, but its rounding does not; train it "
+                    "with another rounding"
+                )
+    for name, quantizer in activation_quantizers(model).items():
+        if not _batches_seen(quantizer):
+            raise ValueError(
+                f"{layer_of(name)}: the model was never calibrated, its ranges saw no batch; train it, "
+                "load a trained state, or run it on a batch in training mode"
+            )
+        if quantizer.grid.step != 1:
+            raise ValueError(
+                f"{layer_of(name)}: no format holds activations of 1 signed bit, the grid {{-1, +1}}; give "
+                "it 2 bits, or an input that is never negative"
+            )
+
+
+def _batches_seen(quantizer: Quantizer) -> int:
+    scale = quantizer.scale
+    batches = (scale.inner if isinstance(scale, PowerOfTwo) else scale).batches
+    assert isinstance(batches, Tensor)
+    return int(batches)
+
+
+@torch.no_grad()
+def _rounds_half_to_even(quantizer: Quantizer) -> bool:
+    if quantizer.rounding is round_stochastic:  # in eval mode it rounds half to even
+        return True
+    x = torch.tensor(TIES)
+    return torch.equal(quantizer.rounding(x), torch.round(x))

@@ -1,0 +1,88 @@
+"""How many bytes a network takes as ONNX, as npz and as C: in each layer and in total."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import onnx
+from torch import Tensor, nn
+
+from qat.export.c import c_source
+from qat.export.integers import IntegerModel, npz_bytes
+from qat.export.onnx import onnx_bytes
+from qat.layers import Quantization, quantize
+from qat.layers.summary import LAYERS
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Bytes of one network in one format.
+
+    Args:
+        layers: bytes of the stored weight of each convolution and linear layer, by name.
+        total: bytes of the whole file; of C, bytes of the compiled constants.
+    """
+
+    layers: dict[str, int]
+    total: int
+
+    @property
+    def weights(self) -> int:
+        """Bytes of all weights."""
+        return sum(self.layers.values())
+
+
+def onnx_sizes(model: nn.Module, example: Tensor) -> Sizes:
+    """Sizes of the ONNX file of a float or quantized model.
+
+    Raises:
+        ValueError: as `export_onnx`.
+    """
+    content = onnx_bytes(model, (example,), opset=25, fold=False, run="")
+    stored = {t.name: len(t.raw_data) for t in onnx.load_from_string(content).graph.initializer}
+    names = [name for name, module in model.named_modules() if isinstance(module, LAYERS)]
+    layers = {name: stored.get(f"{name}.weight.codes", stored.get(f"{name}.weight", 0)) for name in names}
+    return Sizes(layers, len(content))
+
+
+def npz_sizes(model: IntegerModel) -> Sizes:
+    """Sizes of the npz file."""
+    return Sizes(_packed_bytes(model), len(npz_bytes(model)))
+
+
+def c_sizes(model: IntegerModel) -> Sizes:
+    """Sizes of the constants in C. Each weight has one byte more, which its reader may touch.
+
+    Raises:
+        ValueError: as `write_c`.
+    """
+    layers = {layer: size + 1 for layer, size in _packed_bytes(model).items()}
+    return Sizes(layers, c_source(model).flash)
+
+
+def sizes_by_width(
+    build: Callable[[], nn.Module], config: Quantization, example: Tensor, widths: tuple[int, ...] = (8, 4, 2)
+) -> dict[str, Sizes]:
+    """The sizes of a network in float and at several bit-widths, in each format, by "<width> <format>".
+
+    Args:
+        build: returns the float network. Its weights may be random, because they do not change the sizes.
+        config: the configuration, except for `weight_bits`, `activation_bits` and `layers`.
+        example: `(N, C, H, W)`, at least two images.
+        widths: bits of weights and activations.
+
+    Raises:
+        ValueError: the network has no form in integers.
+    """
+    sizes = {"float ONNX": onnx_sizes(build(), example)}
+    for bits in widths:
+        model = quantize(build(), replace(config, weight_bits=bits, activation_bits=bits, layers={}), example)
+        model.train()(example)
+        integers = IntegerModel(model, example.shape[1:])
+        sizes[f"{bits} bits ONNX"] = onnx_sizes(model, example)
+        sizes[f"{bits} bits npz"] = npz_sizes(integers)
+        sizes[f"{bits} bits C"] = c_sizes(integers)
+    return sizes
+
+
+def _packed_bytes(model: IntegerModel) -> dict[str, int]:
+    return {step.layer: len(step.packed_weight) for step in model.program.steps if step.op == "conv"}

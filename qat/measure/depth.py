@@ -1,0 +1,107 @@
+"""Saved bytes as a network gets deeper, beside checkpointing every sqrt(n) blocks."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from qat.measure.modes import MEMORY_MODES, MODES, name_of
+from qat.measure.step import TrainStep
+from qat.measure.workload import CLASSES, Workload
+from qat.models.resnet import ResidualBlock
+
+CHANNELS = 16
+IMAGES = 8  # the saved bytes are proportional to them
+SQRT = "float, sqrt(n) segments"
+CURVES = {**{name: MODES[name] for name in MEMORY_MODES}, SQRT: MODES["float, checkpointed"]}
+
+
+class BlockStack(nn.Module):
+    """A stem, `depth` equal residual blocks of 16 channels, and a linear layer.
+
+    `blocks` holds segments of `segment` blocks; the last may be shorter.
+
+    Shape: `(N, C, H, W)` -> `(N, 10)`.
+    """
+
+    def __init__(self, depth: int, channels: int, segment: int = 1) -> None:
+        super().__init__()
+        stem = nn.Conv2d(channels, CHANNELS, 3, padding=1, bias=False)
+        self.stem = nn.Sequential(stem, nn.BatchNorm2d(CHANNELS), nn.ReLU())
+        blocks = [ResidualBlock(CHANNELS, CHANNELS, 1) for _ in range(depth)]
+        segments = (blocks[start : start + segment] for start in range(0, depth, segment))
+        self.blocks = nn.Sequential(*(nn.Sequential(*each) for each in segments))
+        self.head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(CHANNELS, CLASSES))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.blocks(self.stem(x)))
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One mode over the depths, in bytes per image.
+
+    Args:
+        saved: kept between forward and backward.
+        recomputed: what the backward saves again in addition, for one checkpointed segment at a time.
+        slope: bytes that a block adds to `saved`, per element of its output.
+    """
+
+    saved: list[float]
+    recomputed: list[float]
+    slope: float
+
+
+@dataclass(frozen=True)
+class DepthSweep:
+    """The curves of all modes over the depths, which ascend."""
+
+    depths: list[int]
+    curves: dict[str, Curve]
+
+
+def check_depths(depths: Sequence[int]) -> None:
+    """Raise ValueError unless there are at least two different depths, all of them at least 1."""
+    if len(set(depths)) < 2 or min(depths) < 1:
+        given = " ".join(map(str, depths))
+        raise ValueError(f"depth must be two or more numbers of blocks, as in 8 16 32; got {given}")
+
+
+def sweep_depths(
+    workload: Workload, depths: Sequence[int], announce: Callable[[str, int], None]
+) -> DepthSweep:
+    """Count what stacks of residual blocks save.
+
+    Args:
+        workload: gives bits, scale, image and device; its model, blocks and batch are not used.
+        depths: numbers of blocks.
+        announce: called with the mode's name and the depth before each count.
+
+    Source: Chen et al. 2016, "Training deep nets with sublinear memory cost", section 3 (sqrt(n) segments).
+    """
+    workload = replace(workload, checkpoint=())
+    depths = sorted(set(depths))
+    images, _ = workload.random_batch(size=IMAGES)
+    saved: dict[str, list[float]] = {name: [] for name in CURVES}
+    for name, mode in CURVES.items():
+        for depth in depths:
+            announce(name, depth)
+            torch.manual_seed(0)
+            stack = BlockStack(depth, workload.image[0], _segment(name, depth))
+            step = TrainStep(workload.prepare(stack, mode), mode)
+            saved[name].append(step.saved_bytes(images) / IMAGES)
+    per_block = {name: (each[-1] - each[0]) / (depths[-1] - depths[0]) for name, each in saved.items()}
+    elements = CHANNELS * workload.image[1] * workload.image[2]
+    curves = {}
+    for name, mode in CURVES.items():
+        # All blocks are equal: a recomputed one saves what it saves in the mode without checkpointing.
+        again = per_block[name_of(replace(mode, checkpointed=False))] if mode.checkpointed else 0.0
+        recomputed = [again * _segment(name, depth) for depth in depths]
+        curves[name] = Curve(saved[name], recomputed, per_block[name] / elements)
+    return DepthSweep(depths, curves)
+
+
+def _segment(name: str, depth: int) -> int:
+    return math.isqrt(depth) if name == SQRT else 1

@@ -1,0 +1,62 @@
+"""The modes of training that are measured, by name."""
+
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class Mode:
+    """How a network trains.
+
+    Args:
+        quantized: with fake-quantized weights and activations; False: in float.
+        learned: all scales are learned, whatever the workload says.
+        packed: saved activations are kept as packed codes.
+        checkpointed: blocks are recomputed in the backward.
+        compiled: the network is compiled by `torch.compile`, without a graph break.
+        channels_last: weights and images have this memory format.
+        eager_kernels: quantizers run without compiled kernels, as with QAT_COMPILE=0.
+    """
+
+    quantized: bool = True
+    learned: bool = False
+    packed: bool = False
+    checkpointed: bool = False
+    compiled: bool = False
+    channels_last: bool = False
+    eager_kernels: bool = False
+
+
+FLOAT, FLOAT_COMPILED = "float", "float, compiled"
+QAT, QAT_COMPILED, QAT_LEARNED = "qat", "qat, compiled", "qat, learned scales"
+PACKED, PACKED_CHECKPOINTED = "qat, packed", "qat, packed, checkpointed"
+MODES = {
+    FLOAT: Mode(quantized=False),
+    "float, checkpointed": Mode(quantized=False, checkpointed=True),
+    FLOAT_COMPILED: Mode(quantized=False, compiled=True),
+    "float, channels_last": Mode(quantized=False, channels_last=True),
+    QAT: Mode(),
+    "qat, QAT_COMPILE=0": Mode(eager_kernels=True),
+    QAT_COMPILED: Mode(compiled=True),
+    "qat, channels_last": Mode(channels_last=True),
+    PACKED: Mode(packed=True),
+    "qat, checkpointed": Mode(checkpointed=True),
+    PACKED_CHECKPOINTED: Mode(packed=True, checkpointed=True),
+    QAT_LEARNED: Mode(learned=True),
+}
+MEMORY_MODES = tuple(
+    name
+    for name, mode in MODES.items()
+    if replace(mode, packed=False, checkpointed=False) in (MODES[FLOAT], MODES[QAT])
+)
+"""The modes of the memory study: those that differ in what they save for the backward."""
+
+
+def name_of(mode: Mode) -> str:
+    """The name of a mode in `MODES`."""
+    return next(name for name, other in MODES.items() if other == mode)
+
+
+def reference_of(name: str) -> str | None:
+    """The mode whose losses, gradients and state a packed or checkpointed mode equals to the last bit."""
+    reference = name_of(replace(MODES[name], packed=False, checkpointed=False))
+    return None if reference == name else reference

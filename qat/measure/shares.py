@@ -1,0 +1,117 @@
+"""Where the time of a training step goes: convolution, BatchNorm, quantizers, the rest."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+from torch.autograd.profiler_util import FunctionEvent
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.profiler import ProfilerActivity, profile, record_function
+
+from qat.quantizers import Quantizer
+
+QUANTIZER, STEP = "qat: quantizer", "qat: step"
+KINDS = ("convolution", "BatchNorm", "quantizers", "rest")
+BACKWARD = "autograd::engine::evaluate_function: "
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Seconds of one step by kind of work, mean over several steps."""
+
+    name: str
+    seconds: dict[str, float]
+
+    @property
+    def total(self) -> float:
+        return sum(self.seconds.values())
+
+
+def profile_step(name: str, step: Callable[[], object], steps: int, device: str) -> Shares:
+    """Profile several calls of a training step, after one that is not counted.
+
+    Work in the forward counts by the operator's name, or as a quantizer's if it ran in the forward of one.
+    Work in the backward counts like the operator of the forward that it belongs to.
+
+    Args:
+        name: of the row.
+        step: forward, backward and optimizer.
+        steps: at least 1.
+        device: the one whose time is counted, `cpu` or `cuda`.
+    """
+    step()
+    activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (device == "cuda")
+    with _quantizers_marked(), profile(activities=activities) as profiler:
+        for _ in range(steps):
+            with record_function(STEP):  # its own time, between the operators, is part of the rest
+                step()
+    time = "self_device_time_total" if device == "cuda" else "self_cpu_time_total"
+    seconds = {kind: t / 1e6 / steps for kind, t in by_kind(list(profiler.events()), time).items()}
+    return Shares(name, seconds)
+
+
+def by_kind(events: list[FunctionEvent], time: str) -> dict[str, float]:
+    """The sum over the events of their attribute `time`, in microseconds, for each of `KINDS`."""
+    in_quantizer = _of_quantizers(events)
+    sums = dict.fromkeys(KINDS, 0.0)
+    for event in events:
+        kind = "rest"
+        for outer in _around(event):  # the outermost event that has a kind decides
+            kind = _kind(outer, in_quantizer) or kind
+        sums[kind] += getattr(event, time)
+    return sums
+
+
+def _kind(event: FunctionEvent, in_quantizer: dict[int, bool]) -> str | None:
+    name = event.name.lower()
+    if event.name == QUANTIZER:
+        return "quantizers"
+    if "convolution" in name or "conv2d" in name:
+        return "convolution"
+    if "batch_norm" in name or "batchnorm" in name:
+        return "BatchNorm"
+    backward = event.name.startswith(BACKWARD) and event.sequence_nr in in_quantizer
+    return ("quantizers" if in_quantizer[event.sequence_nr] else "rest") if backward else None
+
+
+def _of_quantizers(events: list[FunctionEvent]) -> dict[int, bool]:
+    """Whether a quantizer made a node of the backward, by the number that it shares with its operator."""
+    found: dict[int, bool] = {}
+    for event in sorted(events, key=lambda event: event.time_range.start):
+        around = [outer.name for outer in _around(event)]
+        if event.sequence_nr >= 0 and not any(name.startswith(BACKWARD) for name in around):
+            # The number is that of the next node: the last operator to carry it made the node.
+            found[event.sequence_nr] = QUANTIZER in around
+    return found
+
+
+def _around(event: FunctionEvent) -> Iterator[FunctionEvent]:
+    """The event, and those in which it happened, from the innermost to the outermost."""
+    outer: FunctionEvent | None = event
+    while outer is not None:
+        yield outer
+        outer = outer.cpu_parent
+
+
+@contextmanager
+def _quantizers_marked() -> Iterator[None]:
+    """Mark in the profile what runs in the forward of a quantizer."""
+    marks: list[Any] = []
+
+    def enter(module: nn.Module, args: Any) -> None:
+        if isinstance(module, Quantizer):
+            marks.append(record_function(QUANTIZER))
+            marks[-1].__enter__()
+
+    def leave(module: nn.Module, args: Any, output: Any) -> None:
+        if isinstance(module, Quantizer):
+            marks.pop().__exit__(None, None, None)
+
+    hooks = register_module_forward_pre_hook(enter), register_module_forward_hook(leave)
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()

@@ -1,0 +1,123 @@
+"""Autograd Functions of fake-quantization: one for everything, or a division and a multiplication."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from qat.gradients import refuse_second_derivative
+from qat.quantizers import kernels
+
+LEARNED = "a quantizer with a learned scale"  # in the message that refuses a second derivative
+
+
+class FakeQuantize(torch.autograd.Function):
+    """Straight-through fake-quantization with a scale that does not learn; keeps one byte per element.
+
+    Forward: `clamp(round(x / scale), low, high) * scale`; with `relu`, of `max(x, 0)` instead of x.
+    Gradient of x: `g` where `low <= round(x / scale) <= high`, or with `clamps_first` where
+    `low <= x / scale <= high`, and with `relu` only where x > 0; else 0. Second derivative: that of the
+    identity where the gradient passes.
+
+    Source: Jacob et al. 2018, "Quantization and training of neural networks", section 3.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        scale: Tensor,
+        low: int,
+        high: int,
+        clamps_first: bool,
+        relu: bool,
+        compiled: bool,
+    ) -> Tensor:
+        value, mask = kernels.forward(x, scale, low, high, clamps_first, relu, compiled)
+        ctx.save_for_backward(mask)
+        ctx.compiled = compiled
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        (mask,) = ctx.saved_tensors
+        return kernels.backward(g, mask, ctx.compiled), *(None,) * 6
+
+
+class FakeQuantizeLearned(torch.autograd.Function):
+    """Straight-through fake-quantization with a learned scale (LSQ); keeps x.
+
+    Forward: `clamp(round(x / scale), low, high) * scale`; with `relu`, of `max(x, 0)` instead of x.
+    Gradients, with v = x / scale: of x `g` where `low <= v <= high`, and with `relu` only where x > 0, else
+    0; of the scale the sum of `g (round(v) - v)` where `low <= v <= high`, of `g low` below and of `g high`
+    above. Second derivative: refused.
+
+    Source: Esser et al. 2020, "Learned step size quantization", section 2.1.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, scale: Tensor, low: int, high: int, relu: bool, compiled: bool
+    ) -> Tensor:
+        ctx.save_for_backward(x, scale)
+        ctx.options = low, high, relu, compiled
+        return kernels.value(x, scale, low, high, compiled)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        x, scale = ctx.saved_tensors
+        with torch.no_grad():  # a second derivative is refused below
+            grad_x, grad_scale = kernels.learned_backward(g, x, scale, *ctx.options)
+        found = (refuse_second_derivative(grad, g, x, scale, name=LEARNED) for grad in (grad_x, grad_scale))
+        return *found, *(None,) * 4
+
+
+class Divide(torch.autograd.Function):
+    """`x / scale`; together with `Multiply` it keeps gradients in units of the values.
+
+    The true factors, `1 / scale` here and `scale` in `Multiply`, cancel in the product, but not in floating
+    point. Both Functions leave them out, so that the gradient through a quantizer is `g` to the last bit.
+
+    Forward: `v = x / scale`. Gradient of x: `g`; of a scale that requires one: the sum of `-g v`. Second
+    derivative: that of the identity. If the scale learns, `Multiply` refuses it, and each g comes from there.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, scale: Tensor) -> Tensor:
+        if ctx.needs_input_grad[1]:
+            ctx.save_for_backward(x, scale)  # not v: x is usually kept by other operations anyway
+        return x / scale
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor | None]:
+        if not ctx.needs_input_grad[1]:
+            return g, None
+        x, scale = ctx.saved_tensors
+        # Selected, not multiplied: an infinite x outside the grid must not make the scale's gradient NaN.
+        terms = torch.where(g == 0, 0.0, -g * (x / scale))
+        return g, terms.sum_to_size(scale.shape).to(scale.dtype)
+
+
+class Multiply(torch.autograd.Function):
+    """`code * scale`; see `Divide`.
+
+    Gradient of the code: `g`; of a scale that requires one: the sum of `g code`. Second derivative: that of
+    the identity; refused if the scale learns.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, code: Tensor, scale: Tensor) -> Tensor:
+        if ctx.needs_input_grad[1]:
+            ctx.save_for_backward(code, scale)
+        return code * scale + 0.0  # -0.0 becomes 0.0
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor | None]:
+        if not ctx.needs_input_grad[1]:
+            return g, None
+        code, scale = ctx.saved_tensors
+        grad_scale = (g * code).sum_to_size(scale.shape).to(scale.dtype)
+        return (
+            refuse_second_derivative(g, code, scale, name=LEARNED),
+            refuse_second_derivative(grad_scale, g, code, scale, name=LEARNED),
+        )

@@ -1,0 +1,57 @@
+"""The hyper-parameters of a classifier: their ranges, and their form in a .ckpt file."""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
+from typing import Any, Literal
+
+from torch.optim import SGD, AdamW, Optimizer
+
+from qat.gradients import ROUNDINGS
+from qat.layers import Quantization
+from qat.names import unknown_name
+
+OptimizerName = Literal["adamw", "sgd"]
+OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
+    "adamw": AdamW,
+    "sgd": partial(SGD, momentum=0.9, nesterov=True),
+}
+
+
+def check_hyperparameters(
+    optimizer: str, classes: int, rate: float, decay: float, scale_rate: float, seed: int
+) -> None:
+    """Check that each value is in its range.
+
+    Raises:
+        ValueError: a value is out of range, or the optimizer is unknown.
+    """
+    if optimizer not in OPTIMIZERS:
+        raise unknown_name("optimizer", optimizer, OPTIMIZERS)
+    if classes < 2:
+        raise ValueError(f"classes must be at least 2, got {classes}")
+    if not 0.0 < rate < float("inf"):
+        raise ValueError(f"learning_rate must be > 0 and finite, got {rate}; 0.01 suits adamw")
+    if not 0.0 <= decay < float("inf"):
+        raise ValueError(f"weight_decay must be >= 0 and finite, got {decay}; 0 switches it off")
+    if not 0.0 <= scale_rate < float("inf"):
+        raise ValueError(
+            f"scale_learning_rate must be >= 0 and finite, got {scale_rate}; 1 is the rate of the weights"
+        )
+    if seed < 0:
+        raise ValueError(f"seed must be >= 0, got {seed}; any small number will do")
+
+
+def plain_types(quantization: Quantization) -> dict[str, Any]:
+    """The configuration as the plain types that a .ckpt file may hold.
+
+    A rounding function becomes its name in `ROUNDINGS`. A user-defined function becomes its name: whoever
+    loads the file must pass the function again.
+    """
+    names = {function: name for name, function in ROUNDINGS.items()}
+    plain = asdict(quantization)
+    for options in (plain, *plain["layers"].values()):
+        rounding = options.get("rounding")
+        if callable(rounding):
+            options["rounding"] = names.get(rounding, getattr(rounding, "__qualname__", "unnamed"))
+    return plain

@@ -1,0 +1,91 @@
+"""Statistics of one quantizer over an epoch. Updating them neither waits for the device nor moves a state."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from qat.quantizers import Quantizer
+
+TURNS = 2  # a weight that turns once may have settled elsewhere; one that turns again oscillates
+
+
+class ActivationStatistics:
+    """Counts the values that a quantizer of activations clips.
+
+    A value is clipped where its code `round(x / scale)` (plus the zero point) is beyond the grid.
+    """
+
+    def __init__(self, quantizer: Quantizer) -> None:
+        self.quantizer = quantizer
+        self._clipped = self._seen = torch.zeros((), dtype=torch.int64)
+        self._scale = torch.zeros(())
+
+    @torch.no_grad()
+    def update(
+        self, module: nn.Module, inputs: tuple[Tensor, ...], options: dict[str, bool], output: Tensor
+    ) -> None:
+        """Count one batch; a forward hook of the quantizer that takes keyword arguments."""
+        x, grid = inputs[0], self.quantizer.grid
+        if options.get("relu"):
+            x = x.relu()
+        scale = self.quantizer.scale(x)
+        zero_point = self.quantizer.scale.zero_point(scale)
+        shift = 0.0 if zero_point is None else zero_point
+        low, high = (grid.low - grid.step / 2 - shift) * scale, (grid.high + grid.step / 2 - shift) * scale
+        self._clipped = self._clipped.to(x.device) + ((x < low) | (x > high)).sum()
+        self._seen = self._seen + x.numel()
+        self._scale = scale.mean()
+
+    def compute(self) -> dict[str, Tensor]:
+        """`clipped`: the share of clipped values, 0..1; `activation_scale`: the mean of the last scale."""
+        return {
+            "clipped": self._clipped / self._seen.to(self._clipped.device),
+            "activation_scale": self._scale,
+        }
+
+
+class WeightStatistics:
+    """Compares the codes of a weight from update to update.
+
+    `weight` returns what the quantizer reads. If BatchNorm is folded first, this is a new tensor each time.
+    """
+
+    def __init__(self, quantizer: Quantizer, weight: Callable[[], Tensor]) -> None:
+        self.quantizer = quantizer
+        self.weight = weight
+        self._codes = self._current_codes()
+        self._direction = torch.zeros_like(self._codes)
+        self._turns = torch.zeros_like(self._codes, dtype=torch.uint8)
+
+    def update(self) -> None:
+        """Compare the codes of the weight as it is now with those of the update before."""
+        codes = self._current_codes()
+        direction = (codes > self._codes).to(codes.dtype) - (codes < self._codes).to(codes.dtype)
+        turned = direction * self._direction < 0
+        self._turns += turned & (self._turns < TURNS)
+        self._direction = torch.where(direction == 0, self._direction, direction)
+        self._codes = codes
+
+    def compute(self) -> dict[str, Tensor]:
+        """Shares of the weights, 0..1, and the mean scale of the last update, `weight_scale`.
+
+        `unchanged`: the code was the same at each update; `oscillating`: the code changed its direction at
+        least `TURNS` times.
+        """
+        return {
+            "unchanged": (self._direction == 0).float().mean(),
+            "oscillating": (self._turns >= TURNS).float().mean(),
+            "weight_scale": self._scale.mean(),
+        }
+
+    @torch.no_grad()
+    def _current_codes(self) -> Tensor:
+        # Not `quantizer.codes`: a random rounding would move the generator, and round differently each time.
+        # All other roundings round half to even, as here.
+        grid, scale = self.quantizer.grid, self.quantizer.scale
+        weight = self.weight()
+        self._scale = scale(weight)
+        v = scale.transform(weight.float(), self._scale) / self._scale
+        codes = 2 * ((v - 1) / 2).round() + 1 if grid.step == 2 else v.round()
+        return codes.clamp(grid.low, grid.high).to(torch.int16)

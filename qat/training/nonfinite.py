@@ -1,0 +1,53 @@
+"""Find the layer in which a loss became NaN or infinite."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from qat.module_state import call_on, copy_buffers
+
+
+def has_nonfinite(x: Tensor) -> bool:
+    """Whether any element is NaN or infinite. Waits for the device."""
+    return not bool(torch.isfinite(x).all())
+
+
+@torch.no_grad()
+def locate_nonfinite(model: nn.Module, images: Tensor) -> str:
+    """Say where the values of a batch become NaN or infinite in a model.
+
+    The images `(N, C, H, W)` run once more, in the model's mode and on copies of its buffers, so that no
+    state changes.
+    """
+    if has_nonfinite(images):
+        return "the images of the batch are not finite"
+    for name, parameter in model.named_parameters():
+        if has_nonfinite(parameter):
+            return f"{name} is not finite, because an earlier step was too large: lower the learning rate"
+    # Buffers are not checked: the pass that failed may have written the values into BatchNorm's statistics.
+    found: list[str] = []
+
+    def check_output(module: nn.Module, inputs: Any, output: Any) -> None:
+        if not found and any(has_nonfinite(x) for x in _tensors(output)):
+            found.append(f"{names[module] or 'the model itself'} ({type(module).__name__})")
+
+    names = {module: name for name, module in model.named_modules()}
+    handles = [module.register_forward_hook(check_output) for module in names]
+    try:
+        call_on(model, copy_buffers(model), (images,))
+    finally:
+        for handle in handles:
+            handle.remove()
+    if not found:
+        return "the logits are finite, so the loss function itself is the cause"
+    return f"first seen in the output of {found[0]}"
+
+
+def _tensors(output: Any) -> Iterator[Tensor]:
+    if isinstance(output, Tensor):
+        yield output
+    elif isinstance(output, (tuple, list)):
+        for part in output:
+            yield from _tensors(part)

@@ -1,0 +1,74 @@
+"""An experiment compares what it measures with what is expected; a planted wrong value is a cross."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+
+from qat.tour.experiment import Chapter, Experiment, Measured, run_experiment
+from qat.tour.trace import differentiate, leaf
+
+
+def planted(measure: Callable[[], Measured]) -> Experiment:
+    return Experiment("Planted", "To be seen.", {"one": 1.0, "two": 2.0}, measure)
+
+
+def test_a_wrong_value_is_a_cross() -> None:
+    result = run_experiment(planted(lambda: Measured({"one": torch.tensor(1.0), "two": 3.0})))
+    assert [finding.ok for finding in result.findings] == [True, False]
+    assert not result.ok
+
+
+def test_a_missing_or_unexpected_figure_is_a_cross() -> None:
+    missing = run_experiment(planted(lambda: Measured({"one": 1.0})))
+    extra = run_experiment(planted(lambda: Measured({"one": 1.0, "two": 2.0, "three": None})))
+    assert [finding.ok for finding in missing.findings] == [True, False]
+    assert [finding.ok for finding in extra.findings] == [True, True, False]
+
+
+def test_an_experiment_that_breaks_is_a_cross() -> None:
+    def breaks() -> Measured:
+        raise KeyError("gone")
+
+    result = run_experiment(planted(breaks))
+    assert [finding.measured for finding in result.findings] == ["KeyError: 'gone'"] * 2
+    assert not result.ok
+
+
+def test_a_gradient_that_is_wrong_by_finite_differences_is_a_cross() -> None:
+    values = {"one": 1.0, "two": 2.0}
+    graph = differentiate(torch.square, x=leaf(1.0)).graphs[0]
+    assert run_experiment(planted(lambda: Measured(values, [graph]))).ok
+    wrong = replace(graph, leaves_agree=False)
+    result = run_experiment(planted(lambda: Measured(values, [wrong])))
+    assert [finding.name for finding in result.findings if not finding.ok] == ["finite differences"]
+
+
+def test_global_state_is_as_before() -> None:
+    def disturbs() -> Measured:
+        torch.manual_seed(7)
+        torch.set_num_threads(1)
+        return Measured({"one": 1.0, "two": 2.0 if torch.is_grad_enabled() else 0.0})
+
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        before = torch.get_rng_state()
+        with torch.no_grad():
+            assert run_experiment(planted(disturbs)).ok
+            assert not torch.is_grad_enabled()
+        assert torch.equal(torch.get_rng_state(), before)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_a_chapter_collects_its_experiments() -> None:
+    chapter = Chapter("One")
+
+    @chapter.experiment("Planted", why="To be seen.", expected={"one": 1.0})
+    def measure() -> Measured:
+        return Measured({"one": 1.0}).plus({"two": 2.0})
+
+    assert chapter.experiments == [Experiment("Planted", "To be seen.", {"one": 1.0}, measure)]
+    assert measure().values == {"one": 1.0, "two": 2.0}
