@@ -19,8 +19,7 @@ from qat.layers.config import CONFIGURABLE_WIDTHS
 from qat.models import MODELS
 from qat.names import one_line
 from qat.quantizers.grid import check_bits
-from qat.report.table import comparison_table
-from qat.report.write import write_report
+from qat.report import comparison_table, write_report
 from qat.training.loss import LOSSES
 
 

@@ -118,7 +118,7 @@ def is_finished(run: Run, settings: Settings) -> bool:
         return False
     # Through JSON, so that tuples and lists compare equal.
     identity = json.loads(json.dumps(run.identity(settings)))
-    return all(result.get(key) == value for key, value in identity.items())
+    return all(getattr(result, key) == value for key, value in identity.items())
 
 
 def _train(run: Run, settings: Settings, advance: Callback) -> float:
