@@ -1,6 +1,7 @@
-"""Run a module on copies of its buffers, so that the pass moves nothing."""
+"""The state of a module kept as it is: its buffers, and the mode of each of its parts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor, nn
@@ -11,10 +12,9 @@ def copy_buffers(module: nn.Module) -> dict[str, Tensor]:
     """Copies of all buffers, by name; a tensor that is registered twice has one copy."""
     copies: dict[Tensor, Tensor] = {}
     return {
-        f"{prefix}.{name}" if prefix else name: copies.setdefault(buffer, buffer.clone())
+        name: copies.setdefault(buffer, buffer.clone())
         for prefix, part in module.named_modules()
-        for name, buffer in part._buffers.items()
-        if buffer is not None
+        for name, buffer in part.named_buffers(prefix, recurse=False, remove_duplicate=False)
     }
 
 
@@ -24,10 +24,21 @@ def call_on(
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
 ) -> Any:
-    """`module(*args, **kwargs)` with other tensors in the place of the named buffers (or parameters).
+    """`module(*args, **kwargs)` with other tensors in place of the named buffers (or parameters).
 
-    What the module writes goes to them; its own are untouched.
+    The module writes to these tensors; its own stay untouched.
     """
     # `copy_buffers` names each slot once. With tie_weights torch would fill a slot of a module that is
     # registered twice two times over, and put the copy back at the end.
     return functional_call(module, dict(buffers), tuple(args), dict(kwargs or {}), tie_weights=False)
+
+
+@contextmanager
+def preserve_modes(module: nn.Module) -> Iterator[None]:
+    """Restore the mode (training or eval) of each submodule when the block ends."""
+    modes = {part: part.training for part in module.modules()}
+    try:
+        yield
+    finally:
+        for part, training in modes.items():
+            part.training = training

@@ -1,35 +1,58 @@
-"""A file that is there whole or not at all."""
+"""Files that are written whole or not at all."""
 
+import json
+import math
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from tempfile import NamedTemporaryFile
+from secrets import token_hex
+from typing import Any
 
 
-def write_whole(path: str | Path, content: bytes) -> Path:
-    """Write a file beside its place, then move it there: an error or a full disk leaves no part of it.
+def write_whole(path: str | Path, content: bytes | str) -> Path:
+    """Write a file, text as UTF-8, and return its path. An error or a full disk leaves no part of it.
 
     Raises:
-        ValueError: there is no such folder, it may not be written to, or the path is one itself.
+        ValueError: as `check_folder`.
+    """
+    with draft_of(path) as draft:
+        draft.write_bytes(content.encode() if isinstance(content, str) else content)
+    return Path(path)
+
+
+def write_json(path: str | Path, content: Any) -> Path:
+    """Write a file in strict JSON: a number that is not finite becomes null.
+
+    Raises:
+        ValueError: as `check_folder`.
+    """
+    return write_whole(path, json.dumps(_finite(content), indent=1, allow_nan=False))
+
+
+@contextmanager
+def draft_of(path: str | Path) -> Iterator[Path]:
+    """Give a temporary path beside `path`, with the same suffix; its file becomes `path` when the block ends.
+
+    If the block raises, the temporary file is removed, and a file that was at `path` stays as it was.
+
+    Raises:
+        ValueError: as `check_folder`.
     """
     path = check_folder(path)
-    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        try:
-            file.write(content)
-            file.close()
-            Path(file.name).chmod(0o666 & ~_umask())  # a temporary file is its maker's alone
-            Path(file.name).replace(path)
-        except BaseException:
-            file.close()
-            Path(file.name).unlink(missing_ok=True)
-            raise
-    return path
+    draft = path.with_name(f".{token_hex(4)}.{path.name}")
+    try:
+        yield draft
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def check_folder(path: str | Path) -> Path:
-    """Ask whether a file can be written there, and return the path.
+    """Check that a file can be written at `path`, and return the path.
 
     Raises:
-        ValueError: there is no such folder.
+        ValueError: its folder does not exist or is not writable, or the path is a folder.
     """
     path = Path(path)
     if not path.parent.is_dir():
@@ -37,11 +60,13 @@ def check_folder(path: str | Path) -> Path:
     if path.is_dir():
         raise ValueError(f"path must be a file, got the folder {path}; name a file in it")
     if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise ValueError(f"path must lie in a folder one can write to, got {path}; choose another")
+        raise ValueError(f"path must lie in a writable folder, got {path}; choose another")
     return path
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _finite(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {key: _finite(value) for key, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
