@@ -5,11 +5,13 @@ import math
 from pathlib import Path
 from typing import Any
 
+import yaml  # type: ignore[import-untyped] # its stubs are a package apart
+
 Result = dict[str, Any]  # one result.json
 Runs = list[Result]  # the runs of one setup, one for each seed
 Width = tuple[int, int]  # bits of weights and of activations
 
-SCHEMA = 1
+SCHEMA = 2
 SETUP_ORDER = ("zero", "ste", "float", "checkpointed", "packed", "packed_checkpointed")
 _FIELDS: dict[str, type] = {
     "setup": str,
@@ -36,6 +38,9 @@ def load_results(out: Path) -> list[Result]:
             result; the message names the file.
     """
     paths = sorted(Path(out).glob("*/result.json"))
+    if (Path(out) / "comparison.yaml").is_file():
+        listed = yaml.safe_load((Path(out) / "comparison.yaml").read_text(encoding="utf-8"))["runs"]
+        paths = [path for path in paths if path.parent.name in listed]
     if not paths:
         raise ValueError(
             f"no results in {out}: expected <setup>-seed<k>/result.json there; run a comparison first"
@@ -56,7 +61,7 @@ def load_results(out: Path) -> list[Result]:
 
 def width(result: Result) -> Width | None:
     """The bits of weights and activations of a run; None for float, and where it is not said."""
-    settings = result["settings"].get("quantization")
+    settings = result["settings"].get("model", {}).get("quantization")
     if result["setup"] == "float" or not isinstance(settings, dict):
         return None
     bits = (settings.get("weight_bits"), settings.get("activation_bits"))

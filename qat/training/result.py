@@ -14,7 +14,7 @@ import torch
 from lightning import Callback, LightningModule, Trainer
 from torch import Tensor, nn
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 @dataclass(frozen=True)
