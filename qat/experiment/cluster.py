@@ -1,5 +1,6 @@
 """Train runs on the workers of a Dask scheduler."""
 
+import asyncio
 import json
 import threading
 from collections.abc import Iterator, Sequence
@@ -34,14 +35,21 @@ def connected(address: str) -> Iterator["Client"]:
     except ImportError as error:
         raise ValueError("dask needs the package distributed: pip install 'qat[cluster]'") from error
     try:
-        client = Client(address, timeout=TIMEOUT)
-    except (OSError, ValueError) as error:  # ValueError: it is not an address at all
+        asyncio.run(_greet(address))
+    except Exception as error:  # whatever another kind of server makes of the greeting
         raise ValueError(
             f"dask must be the address of a scheduler, such as tcp://host:8786; {address} did not answer in "
             f"{TIMEOUT} s"
         ) from error
-    with client:
+    with Client(address, timeout=TIMEOUT) as client:
         yield client
+
+
+async def _greet(address: str) -> None:
+    # A Client that fails to connect prints tracebacks when it is deleted.
+    from distributed.comm import connect
+
+    await (await connect(address, timeout=TIMEOUT)).close()
 
 
 def versions_of_workers(client: "Client") -> dict[str, str]:

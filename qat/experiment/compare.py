@@ -63,7 +63,7 @@ def compare(comparison: Comparison, out: str | Path, jobs: int = 1, dask: str | 
     number, threads = threads_of_a_run(jobs)
     with ExitStack() as stack:
         stack.enter_context(threads_of_torch(threads))
-        client = stack.enter_context(connected(dask)) if dask else None
+        client = stack.enter_context(connected(dask)) if dask is not None else None
         runs = plan(comparison, versions_of_workers(client) if client else versions())
         check(comparison, runs)
         out.mkdir(parents=True, exist_ok=True)

@@ -1,9 +1,11 @@
 """Train runs one after another in this process, or several at a time, each in a process of its own."""
 
+import logging
 import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing import get_context, parent_process
@@ -103,7 +105,7 @@ def train_in_processes(
                     del going[ready]
     finally:
         for _, process in going.values():
-            process.terminate()
+            process.kill()  # Lightning answers a SIGTERM with a traceback; files are written whole or not at all
         for _, process in going.values():
             process.join()
 
@@ -129,6 +131,8 @@ def _work(run: TrainingRun, out: Path, threads: int, sender: Connection) -> None
         signal.SIGINT, signal.SIG_IGN
     )  # Ctrl-C reaches the parent too, which then ends this process
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    logging.disable(logging.INFO)  # lines of Lightning that would tear the bars
+    warnings.simplefilter("ignore")
     torch.set_num_threads(threads)
     try:
         accuracy = train(run, out / run.folder, lambda epochs: sender.send(("advance", epochs)))
