@@ -1,4 +1,4 @@
-"""One thread for all tests, whose tensors are small: waiting threads cost more than they help. Tiny images."""
+"""One thread for all tests, as waiting threads cost more than they help there; tiny images."""
 
 from pathlib import Path
 

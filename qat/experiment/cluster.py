@@ -47,9 +47,10 @@ def connected(address: str) -> Iterator["Client"]:
 
 async def _greet(address: str) -> None:
     # A Client that fails to connect prints tracebacks when it is deleted.
-    from distributed.comm import connect
+    from distributed.comm.core import connect
 
-    await (await connect(address, timeout=TIMEOUT)).close()
+    async with asyncio.timeout(TIMEOUT):  # its own timeout does not hold for a server that says nothing
+        await (await connect(address, timeout=TIMEOUT)).close()
 
 
 def versions_of_workers(client: "Client") -> dict[str, str]:

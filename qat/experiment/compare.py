@@ -71,7 +71,7 @@ def compare(comparison: Comparison, out: str | Path, jobs: int = 1, dask: str | 
         content = yaml.safe_dump(listing(comparison, runs), sort_keys=False, allow_unicode=True)
         write_whole(out / "comparison.yaml", content)
         todo = [run for run in runs if not is_finished(run, out)]
-        display = Display(todo, several=client is not None or number > 1)
+        display = Display(todo)
         try:
             with display.progress:
                 if client:
@@ -96,8 +96,8 @@ def check(comparison: Comparison, runs: Sequence[TrainingRun]) -> None:
             unless the base alone is wrong.
     """
     prepared: list[dict[str, Any]] = []
-    different = list({json.dumps(run.settings): run for run in reversed(runs)}.values())
-    for run in tracked(different, "checking the options"):
+    of_one_seed = [run for run in runs if run.seed == comparison.seeds[0]]
+    for run in tracked(of_one_seed, "checking the options"):
         problem = _problem(run.options, prepared)
         if problem:
             of_base = _problem(resolve(comparison.base), prepared) == problem

@@ -105,7 +105,7 @@ def train_in_processes(
                     del going[ready]
     finally:
         for _, process in going.values():
-            process.kill()  # Lightning answers a SIGTERM with a traceback; files are written whole or not at all
+            process.kill()  # not SIGTERM, which Lightning answers with a traceback
         for _, process in going.values():
             process.join()
 

@@ -45,11 +45,11 @@ def load_results(out: Path) -> list[Result]:
         raise ValueError(
             f"no results in {out}: expected <setup>-seed<k>/result.json there; run a comparison first"
         )
-    found: dict[tuple[str, int, Width | None], Path] = {}
+    found: dict[tuple[str, int, str], Path] = {}
     results = []
     for path in paths:
         result = read_result(path)
-        run = (result["setup"], result["seed"], width(result))
+        run = (result["setup"], result["seed"], json.dumps(result.get("sweep", {})) + str(width(result)))
         if run in found:
             raise ValueError(
                 f"{path}: setup {run[0]!r} with seed {run[1]} is already in {found[run]}; remove one"

@@ -147,3 +147,66 @@ def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(
     assert leaving.value.code == 130
     assert "stopped; 1 of 2 runs are finished and kept" in capsys.readouterr().err
     assert len(list(tmp_path.glob("ste-seed0-*/result.json"))) == 1
+
+
+def test_a_yaml_file_with_options_laid_over_it(
+    images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "mine.yaml"
+    config.write_text(
+        f"data: {{name: folder, data_root: {images}, batch_size: 8}}\n"
+        "setups: {adam: {}, sgd: {model.optimizer: sgd}}\nsweep: {model.learning_rate: [0.1, 0.01]}\n"
+    )
+    options = ["--config", str(config), "--epochs", "1", "--out", str(tmp_path / "out")]
+    main([*options, "--learning_rate", "0.02", "--setups", "sgd", "ewgs"])
+    out = capsys.readouterr().out
+    assert [
+        line.partition(": ")[0] for line in out.splitlines() if "test accuracy " in line and "seed" in line
+    ] == [
+        "sgd, seed 0",
+        "ewgs, seed 0",
+    ]
+    main([*options, "--setups", "sgd", "--jobs", "2"])
+    out = capsys.readouterr().out
+    assert "sgd, learning_rate 0.1, seed 0: test accuracy " in out
+    assert "sgd, learning_rate 0.01, seed 0: test accuracy " in out
+    assert "report: " in out
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("setups: {a: {model.los: huber}}", "setup a: unknown option 'model.los'; nearest: model.loss"),
+        ("setups: {a: {}, a: {}}", "line 1: 'a' is there twice"),
+        ("setups: [", "mine.yaml: "),
+    ],
+)
+def test_a_bad_yaml_file_is_one_line(
+    text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.yaml").write_text(text)
+    line = refused(capsys, "--config", str(tmp_path / "mine.yaml"), "--out", str(tmp_path / "out"))
+    assert message in line
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_yaml_file_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "none.yaml" in refused(
+        capsys, "--config", str(tmp_path / "none.yaml"), "--out", str(tmp_path / "out")
+    )
+
+
+def test_each_run_that_fails_is_a_line_and_the_others_are_kept(
+    images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "mine.yaml"
+    config.write_text(
+        f"data: {{name: folder, data_root: {images}, batch_size: 8}}\nseeds: [0, 1]\n"
+        "setups: {ste: {}, bad: {model.learning_rate: 1e30}}\ntrainer: {max_epochs: 1}\n"
+    )
+    with pytest.raises(SystemExit) as leaving:
+        main(["--config", str(config), "--out", str(tmp_path / "out")])
+    assert leaving.value.code == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(": ")[:2] for line in lines] == [["error", "bad, seed 0"], ["error", "bad, seed 1"]]
+    assert len(list((tmp_path / "out").glob("ste-*/result.json"))) == 2
