@@ -110,3 +110,8 @@ def test_the_listing_is_what_the_report_reads() -> None:
         "equal": [["b", "a"]],
         "runs": [run.folder for run in planned],
     }
+
+
+def test_the_option_of_a_setup_wins_over_that_of_the_base() -> None:
+    one, other = runs({"a": {"model.learning_rate": 0.5}, "b": {}}, model={"learning_rate": 0.25})
+    assert [run.options["model"]["learning_rate"] for run in (one, other)] == [0.5, 0.25]
