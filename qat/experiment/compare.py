@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import yaml  # type: ignore[import-untyped] # its stubs are a package apart
+import yaml
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 
 from qat.experiment.cluster import connected, train_on_cluster, versions_of_workers

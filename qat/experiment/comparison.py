@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import yaml  # type: ignore[import-untyped] # its stubs are a package apart
+import yaml
 
 from qat.experiment.options import by_name, plain_values
 from qat.names import one_line, unknown_name

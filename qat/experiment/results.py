@@ -5,7 +5,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-import yaml  # type: ignore[import-untyped] # its stubs are a package apart
+import yaml
 
 Result = dict[str, Any]  # one result.json
 Runs = list[Result]  # the runs of one setup, one for each seed

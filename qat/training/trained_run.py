@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml  # type: ignore[import-untyped] # its stubs are a package apart
+import yaml
 from torch import Tensor
 
 from qat.data import ImageData, data_shape
