@@ -7,12 +7,22 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
-import yaml  # type: ignore[import-untyped] # its stubs are a package apart
+import yaml
 
 from qat.layers import Summary
-from qat.training.result import Epoch
 
 SCHEMA = 2
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One epoch: losses are means over the images, accuracy is in 0..1, seconds are those of training."""
+
+    epoch: float
+    train_loss: float
+    val_loss: float
+    val_accuracy: float
+    seconds: float
 
 
 @dataclass(frozen=True)

@@ -160,6 +160,6 @@ def test_bad_input_is_one_line_and_leaves_no_file(
 
 def test_a_run_of_a_comparison(run: Path, tmp_path: Path) -> None:
     shutil.copy(run / "checkpoints" / "last.ckpt", tmp_path / "final.ckpt")
-    (tmp_path / "result.json").write_text('{"settings": {"data": "mnist5k"}}')
+    (tmp_path / "result.json").write_text('{"settings": {"data": {"name": "mnist5k"}}}')
     found = load_run(str(tmp_path), None, None, None)
     assert (found.data, found.ckpt) == ("mnist5k", tmp_path / "final.ckpt")
