@@ -41,17 +41,11 @@ class BlockStack(nn.Module):
 
 @dataclass(frozen=True)
 class Curve:
-    """One mode over the depths, in bytes per image.
+    """One mode over the depths, in bytes per image."""
 
-    Args:
-        saved: kept between forward and backward.
-        recomputed: what the backward saves again in addition, for one checkpointed segment at a time.
-        slope: bytes that a block adds to `saved`, per element of its output.
-    """
-
-    saved: list[float]
-    recomputed: list[float]
-    slope: float
+    saved: list[float]  # kept between forward and backward
+    recomputed: list[float]  # saved again by the backward, for one checkpointed segment at a time
+    slope: float  # what a block adds to `saved`, per element of its output
 
 
 @dataclass(frozen=True)
@@ -81,27 +75,22 @@ def sweep_depths(
 
     Source: Chen et al. 2016, "Training deep nets with sublinear memory cost", section 3 (sqrt(n) segments).
     """
-    workload = replace(workload, checkpoint=())
-    depths = sorted(set(depths))
+    workload, depths = replace(workload, checkpoint=()), sorted(set(depths))
     images, _ = workload.random_batch(size=IMAGES)
-    saved: dict[str, list[float]] = {name: [] for name in CURVES}
+    elements = CHANNELS * workload.image[1] * workload.image[2]
+    curves: dict[str, Curve] = {}
+    per_block: dict[str, float] = {}
     for name, mode in CURVES.items():
-        for depth in depths:
+        saved = []
+        segments = [math.isqrt(depth) if name == SQRT else 1 for depth in depths]
+        for depth, segment in zip(depths, segments, strict=True):
             announce(name, depth)
             torch.manual_seed(0)
-            stack = BlockStack(depth, workload.image[0], _segment(name, depth))
+            stack = BlockStack(depth, workload.image[0], segment)
             step = TrainStep(workload.prepare(stack, mode), mode)
-            saved[name].append(step.saved_bytes(images) / IMAGES)
-    per_block = {name: (each[-1] - each[0]) / (depths[-1] - depths[0]) for name, each in saved.items()}
-    elements = CHANNELS * workload.image[1] * workload.image[2]
-    curves = {}
-    for name, mode in CURVES.items():
+            saved.append(step.saved_bytes(images) / IMAGES)
+        per_block[name] = (saved[-1] - saved[0]) / (depths[-1] - depths[0])
         # All blocks are equal: a recomputed one saves what it saves in the mode without checkpointing.
         again = per_block[name_of(replace(mode, checkpointed=False))] if mode.checkpointed else 0.0
-        recomputed = [again * _segment(name, depth) for depth in depths]
-        curves[name] = Curve(saved[name], recomputed, per_block[name] / elements)
+        curves[name] = Curve(saved, [again * segment for segment in segments], per_block[name] / elements)
     return DepthSweep(depths, curves)
-
-
-def _segment(name: str, depth: int) -> int:
-    return math.isqrt(depth) if name == SQRT else 1

@@ -1,14 +1,14 @@
-"""The parts of the benchmark: each measures, and returns tables, plain values for JSON, and errors."""
+"""The parts of the benchmark: options in, a `PartResult` out."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from torch import Tensor, nn
 
 from qat.measure import ops, peer_brevitas, peer_torch_ao, startup
-from qat.measure.modes import FLOAT, FLOAT_COMPILED, MODES, QAT, QAT_LEARNED, Mode
+from qat.measure.modes import FLOAT, FLOAT_COMPILED, MODES, QAT, QAT_LEARNED
 from qat.measure.rounds import Candidate, TimedCall, Timing, measure
 from qat.measure.shares import profile_step
 from qat.measure.speed_tables import scaling_table, shares_table, startup_table, timing_table
@@ -85,21 +85,21 @@ class SpeedOptions:
         return Workload(model, IMAGES[model], self.batch_size, ops.BITS, device=self.device)
 
 
-@dataclass
-class PartResult:
-    """What a part found."""
+class PartResult(NamedTuple):
+    """What a part found: tables, plain values for JSON, and whether a candidate failed."""
 
-    tables: list[ResultTable] = field(default_factory=list)
-    results: Any = None
-    errors: list[str] = field(default_factory=list)
+    tables: list[ResultTable]
+    results: Any
+    failed: bool = False
 
 
 def run_ops(options: SpeedOptions) -> PartResult:
     """One fake-quantizer, forward and backward."""
     shape = " x ".join(map(str, options.size))
     title = f"Fake-quantize forward and backward, {shape} floats, {ops.BITS} bits"
-    candidates = ops.op_candidates(options.size, options.device)
-    return _time_chosen("ops", title, candidates, ops.OP_REFERENCES, options)
+    timings = _time_chosen("ops", ops.op_candidates(options.size, options.device), options)
+    table = timing_table(title, timings, ops.OP_REFERENCES)
+    return PartResult([table], _plain(timings, ops.OP_REFERENCES), _failed(timings))
 
 
 def run_scaling(options: SpeedOptions) -> PartResult:
@@ -112,35 +112,33 @@ def run_scaling(options: SpeedOptions) -> PartResult:
             candidates = ops.scaling_candidates(size, options.device)
             timings[size] = measure(f"{size:,} elements", candidates, options.rounds, options.device)
     results = {str(size): _plain(row, [ops.FLOOR]) for size, row in timings.items()}
-    errors = [timing.absence for row in timings.values() for timing in row if timing.error]
-    return PartResult([scaling_table(timings, ops.FLOOR)], results, errors)
+    return PartResult([scaling_table(timings, ops.FLOOR)], results, any(map(_failed, timings.values())))
 
 
 def run_steps(options: SpeedOptions) -> PartResult:
     """One training step of each network."""
-    found = PartResult(results={})
-    for model in options.models:
-        title = f"One training step of {model}, W4A4, batch {options.batch_size}, SGD"
-        candidates = step_candidates(options.workload(model))
-        part = _time_chosen(model, title, candidates, STEP_REFERENCES, options)
-        found.tables += part.tables
-        found.results[model] = part.results
-        found.errors += part.errors
-    return found
+    timings = {
+        model: _time_chosen(model, step_candidates(options.workload(model)), options)
+        for model in options.models
+    }
+    title = f"One training step of {{}}, W4A4, batch {options.batch_size}, SGD"
+    tables = [timing_table(title.format(model), row, STEP_REFERENCES) for model, row in timings.items()]
+    results = {model: _plain(row, STEP_REFERENCES) for model, row in timings.items()}
+    return PartResult(tables, results, any(map(_failed, timings.values())))
 
 
 def run_profile(options: SpeedOptions) -> PartResult:
     """Where the time of a step goes."""
-    model = options.models[-1]
+    model, shares = options.models[-1], {}
     modes = (FLOAT, QAT, QAT_LEARNED)
-    shares = []
     with announced("profile", len(modes)) as announce:
         for name in modes:
             announce(name)
-            step = _in_mode(options.workload(model), MODES[name])
-            shares.append(profile_step(name, step.call, options.rounds, options.device))
+            step = options.workload(model).timed_step(name)
+            shares[name] = profile_step(step.call, options.rounds, options.device)
     title = f"Where the time of a step of {model} goes, W4A4, batch {options.batch_size}"
-    return PartResult([shares_table(title, shares)], [asdict(row) for row in shares])
+    results = [{"name": name, "seconds": seconds} for name, seconds in shares.items()]
+    return PartResult([shares_table(title, shares)], results)
 
 
 def run_startup(options: SpeedOptions) -> PartResult:
@@ -149,8 +147,7 @@ def run_startup(options: SpeedOptions) -> PartResult:
     with announced("startup", len(startup.STARTUP_MODES) * len(startup.CACHES)) as announce:
         rows = startup.measure_startup(options.workload(model), announce)
     title = f"First use in a process, s: kernels, and steps over later ones; {model}, batch {batch}"
-    errors = [f"{row.name}: {row.error}" for row in rows if row.error]
-    return PartResult([startup_table(title, rows)], [asdict(row) for row in rows], errors)
+    return PartResult([startup_table(title, rows)], rows, any(row["error"] for row in rows))
 
 
 PARTS: dict[str, Callable[[SpeedOptions], PartResult]] = {
@@ -171,29 +168,19 @@ def step_candidates(workload: Workload) -> list[Candidate]:
         step = TrainStep(convert(workload.build(MODES[FLOAT]), images), MODES[FLOAT])
         return TimedCall(partial(step, images, labels))
 
-    own = [Candidate(name, partial(_in_mode, workload, mode)) for name, mode in MODES.items()]
-    peers = [
-        Candidate(name, partial(of_peer, convert), package) for name, (convert, package) in PEERS.items()
-    ]
-    return own + peers
+    own = [Candidate(name, partial(workload.timed_step, name)) for name in MODES]
+    peers = PEERS.items()
+    return own + [Candidate(name, partial(of_peer, convert), package) for name, (convert, package) in peers]
 
 
-def _in_mode(workload: Workload, mode: Mode) -> TimedCall:
-    return TrainStep(workload.build(mode), mode).on(*workload.random_batch())
-
-
-def _time_chosen(
-    name: str,
-    title: str,
-    candidates: Sequence[Candidate],
-    references: Mapping[str, str],
-    options: SpeedOptions,
-) -> PartResult:
+def _time_chosen(title: str, candidates: Sequence[Candidate], options: SpeedOptions) -> list[Timing]:
     names = options.names()
     chosen = [candidate for candidate in candidates if candidate.name in names]
-    timings = measure(name, chosen, options.rounds, options.device)
-    errors = [timing.absence for timing in timings if timing.error]
-    return PartResult([timing_table(title, timings, references)], _plain(timings, references), errors)
+    return measure(title, chosen, options.rounds, options.device)
+
+
+def _failed(timings: Iterable[Timing]) -> bool:
+    return any(timing.error for timing in timings)
 
 
 def _plain(timings: Sequence[Timing], references: Iterable[str]) -> list[dict[str, Any]]:

@@ -7,7 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from qat.layers import Quantization, quantize
-from qat.measure.modes import Mode
+from qat.measure.modes import MODES, Mode
+from qat.measure.rounds import TimedCall
+from qat.measure.step import TrainStep
 from qat.memory import checkpoint_blocks
 from qat.quantizers import compile_kernels
 from qat.quantizers.grid import check_bits
@@ -79,13 +81,19 @@ class Workload:
             compile_kernels(network, self.device)
         return network
 
+    def train_step(self, name: str) -> TrainStep:
+        """The training step in a mode, given by its name."""
+        return TrainStep(self.build(MODES[name]), MODES[name])
+
+    def timed_step(self, name: str) -> TimedCall:
+        """The same on the first random batch, as a call to be timed."""
+        return self.train_step(name).on(*self.random_batch())
+
     def random_batch(self, number: int = 0, size: int | None = None) -> tuple[Tensor, Tensor]:
-        """Random images in [0, 1] and labels; `number` seeds them.
+        """Random images in [0, 1], `(size, *image)`, and labels, int64 `(size,)`; `number` seeds them.
 
         The brightness changes from batch to batch, because with equal batches an observer that moves twice
-        would not be noticed.
-
-        Shape: `(size, *image)`, int64 `(size,)`; `size` is by default that of a batch.
+        would not be noticed. `size` is by default that of a batch.
         """
         generator, size = torch.Generator().manual_seed(number), size or self.batch
         images = torch.rand(size, *self.image, generator=generator).mul_((3 - number % 3) / 3)
