@@ -1,11 +1,12 @@
 """Saved bytes as a network gets deeper, beside checkpointing every sqrt(n) blocks."""
 
 import math
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from qat.measure.modes import MEMORY_MODES, MODES, name_of
 from qat.measure.step import TrainStep
@@ -18,25 +19,17 @@ SQRT = "float, sqrt(n) segments"
 CURVES = {**{name: MODES[name] for name in MEMORY_MODES}, SQRT: MODES["float, checkpointed"]}
 
 
-class BlockStack(nn.Module):
-    """A stem, `depth` equal residual blocks of 16 channels, and a linear layer.
-
-    `blocks` holds segments of `segment` blocks; the last may be shorter.
+def block_stack(depth: int, channels: int, segment: int = 1) -> nn.Sequential:
+    """A stem, `depth` equal residual blocks of 16 channels in segments of `segment`, and a linear layer.
 
     Shape: `(N, C, H, W)` -> `(N, 10)`.
     """
-
-    def __init__(self, depth: int, channels: int, segment: int = 1) -> None:
-        super().__init__()
-        stem = nn.Conv2d(channels, CHANNELS, 3, padding=1, bias=False)
-        self.stem = nn.Sequential(stem, nn.BatchNorm2d(CHANNELS), nn.ReLU())
-        blocks = [ResidualBlock(CHANNELS, CHANNELS, 1) for _ in range(depth)]
-        segments = (blocks[start : start + segment] for start in range(0, depth, segment))
-        self.blocks = nn.Sequential(*(nn.Sequential(*each) for each in segments))
-        self.head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(CHANNELS, CLASSES))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.blocks(self.stem(x)))
+    conv = nn.Conv2d(channels, CHANNELS, 3, padding=1, bias=False)
+    stem = nn.Sequential(conv, nn.BatchNorm2d(CHANNELS), nn.ReLU())
+    blocks = [ResidualBlock(CHANNELS, CHANNELS, 1) for _ in range(depth)]
+    segments = [nn.Sequential(*blocks[start : start + segment]) for start in range(0, depth, segment)]
+    head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(CHANNELS, CLASSES))
+    return nn.Sequential(OrderedDict(stem=stem, blocks=nn.Sequential(*segments), head=head))
 
 
 @dataclass(frozen=True)
@@ -86,7 +79,7 @@ def sweep_depths(
         for depth, segment in zip(depths, segments, strict=True):
             announce(name, depth)
             torch.manual_seed(0)
-            stack = BlockStack(depth, workload.image[0], segment)
+            stack = block_stack(depth, workload.image[0], segment)
             step = TrainStep(workload.prepare(stack, mode), mode)
             saved.append(step.saved_bytes(images) / IMAGES)
         per_block[name] = (saved[-1] - saved[0]) / (depths[-1] - depths[0])

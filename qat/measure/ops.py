@@ -24,7 +24,7 @@ BYTES = 48  # per element: the most that a learned scale without a compiler hold
 
 
 def op_candidates(shape: Sequence[int], device: str) -> list[Candidate]:
-    """All quantizers at 4 bits, on a tensor of normally distributed numbers with channels on its first axis."""
+    """All quantizers at 4 bits, on a tensor of normal numbers whose first axis is the channel axis."""
     x, g = random_operands(shape, device)
     quantizer = partial(activation_quantizer, x, BITS, signed=True)
     ours: dict[str, Callable[[], Quantizer]] = {

@@ -18,7 +18,7 @@ MOST = 1000  # calls in a turn
 
 
 class TimedCall(NamedTuple):
-    """A call to be timed, and a function that tells, after calls, how its quantizers ran ("": it has none)."""
+    """A call to be timed, and a function that tells how its quantizers ran (empty: it has none)."""
 
     call: Callable[[], object]
     path: Callable[[], str] = str
