@@ -71,10 +71,10 @@ def modes_figure(rows: Mapping[str, MemoryRow]) -> Figure:
         draw_bars(ax, dict(zip(rows, [value / 1e6 for value in sizes], strict=True)), labels, 0.3)
         ax.set_title(title)
     spreads = [quartiles(row.timing.ratios(rows[FLOAT].timing)) for row in rows.values()]
-    medians = [median for _, median, _ in spreads]
-    errors = [(median - low, high - median) for low, median, high in spreads]
+    lows, medians, highs = np.transpose(spreads)
+    whiskers = {"xerr": [medians - lows, highs - medians], "error_kw": {"ecolor": INK, "elinewidth": 1.6}}
     labels = [f"{median:.2f}" for median in medians]
-    draw_bars(times, dict(zip(rows, medians, strict=True)), labels, 0.15, errors)
+    draw_bars(times, dict(zip(rows, medians, strict=True)), labels, 0.15, **whiskers)
     times.set_title("Time of a step / float's: median, middle half")
     return figure
 
@@ -111,22 +111,12 @@ def budget_figure(budget: BatchBudget) -> Figure:
 
 
 def draw_bars(
-    ax: Axes,
-    lengths: Mapping[str, float],
-    labels: Sequence[str],
-    room: float,
-    errors: Sequence[tuple[float, float]] | None = None,
+    ax: Axes, lengths: Mapping[str, float], labels: Sequence[str], room: float, **options: Any
 ) -> None:
-    """Horizontal bars, the first on top, with room for their labels: a share of the longest.
-
-    `errors` is how far the whisker of each bar extends to the left and to the right of its end.
-    """
-    errors = errors or [(0, 0)] * len(lengths)
-    whiskers = {"xerr": np.transpose(errors), "error_kw": {"ecolor": INK, "elinewidth": 1.6}}
-    bars = ax.barh(list(lengths), list(lengths.values()), color=[BARS[name] for name in lengths], **whiskers)
+    """Horizontal bars, the first on top, with room for their labels: a share of the longest."""
+    bars = ax.barh(list(lengths), list(lengths.values()), color=[BARS[name] for name in lengths], **options)
     ax.bar_label(bars, labels, padding=5)
-    ends = [length + right for length, (_, right) in zip(lengths.values(), errors, strict=True)]
-    ax.set_xlim(0, (1 + room) * (max(ends) or 1))
+    ax.margins(x=room)
     ax.grid(visible=True, axis="x")
     ax.tick_params(axis="y", length=0, labelcolor=INK)
     ax.spines["left"].set_visible(False)

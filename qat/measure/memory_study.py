@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
-from torch import Tensor, nn
 
 from qat.measure.budget import BatchBudget, Point, largest_batch, parse_bytes, second_batch
 from qat.measure.depth import CURVES, DepthSweep, check_depths, sweep_depths
@@ -120,32 +119,18 @@ def train_in_turn(
     """
     torch.backends.cudnn.deterministic = True  # otherwise CUDA itself differs from run to run
     steps = {name: workload.train_step(name) for name in rows}
-    losses: dict[str, Tensor] = {}
-
-    def step(name: str, images: Tensor, labels: Tensor) -> None:
-        losses[name] = steps[name](images, labels)
-
     for number, names in enumerate(rotate(list(rows), rounds)):
-        batch = workload.random_batch(number)
+        images, labels = workload.random_batch(number)
         for name in names:
             announce(f"training: {name}")
             torch.manual_seed(number)  # dropout draws the same in every mode
-            seconds = seconds_of(partial(step, name, *batch), 1, workload.device)
+            seconds = seconds_of(partial(steps[name], images, labels), 1, workload.device)
             rows[name].timing.seconds += [seconds] if number else []
         for name, row in rows.items():
             if reference := reference_of(name):
-                pair = (_outcome(losses[each], steps[each].network) for each in (name, reference))
-                row.identical = row.identical is not False and _equal(*pair)
-
-
-def _outcome(loss: Tensor, network: nn.Module) -> dict[str, Tensor]:
-    """The loss, the state and the gradients after a step."""
-    gradients = {f"{n}.grad": p.grad for n, p in network.named_parameters() if p.grad is not None}
-    return {"loss": loss} | network.state_dict() | gradients
-
-
-def _equal(own: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
-    return own.keys() == other.keys() and all(torch.equal(own[key], other[key]) for key in own)
+                own, other = steps[name].outcome(), steps[reference].outcome()
+                same = own.keys() == other.keys() and all(torch.equal(own[key], other[key]) for key in own)
+                row.identical = row.identical is not False and same
 
 
 def _fit(

@@ -7,6 +7,11 @@ from warnings import catch_warnings
 
 import torch
 from torch import Tensor, nn
+from torch.ao import quantization as ao
+
+# torch.ao has no public module whose scale is learned.
+from torch.ao.quantization._learnable_fake_quantize import _LearnableFakeQuantize
+from torch.ao.quantization.quantize_fx import prepare_qat_fx
 
 PER_TENSOR = "torch, per tensor"  # torch.fake_quantize_per_tensor_affine
 
@@ -39,19 +44,12 @@ def _symmetric(high: int) -> dict[str, Any]:
 
 @_deprecated()
 def _observed(x: Tensor, high: int) -> nn.Module:
-    from torch.ao import quantization as ao
-
     observer = ao.MovingAverageMinMaxObserver
     return ao.FusedMovingAvgObsFakeQuantize(observer, **_symmetric(high)).to(x.device)
 
 
 @_deprecated()
 def _learned(x: Tensor, high: int) -> nn.Module:
-    from torch.ao import quantization as ao
-
-    # torch.ao has no public module whose scale is learned.
-    from torch.ao.quantization._learnable_fake_quantize import _LearnableFakeQuantize
-
     observer = ao.MovingAverageMinMaxObserver
     module = _LearnableFakeQuantize(observer, **_symmetric(high), use_grad_scaling=True).to(x.device)
     module.enable_static_estimate()
@@ -63,9 +61,6 @@ def _learned(x: Tensor, high: int) -> nn.Module:
 @_deprecated()
 def fx_network(model: nn.Module, images: Tensor) -> nn.Module:
     """The network as torch.ao's FX mode trains it: fused blocks, weights quantized per channel."""
-    from torch.ao import quantization as ao
-    from torch.ao.quantization.quantize_fx import prepare_qat_fx
-
     fake = ao.FusedMovingAvgObsFakeQuantize
     activation = fake.with_args(
         observer=ao.MovingAverageMinMaxObserver, quant_min=0, quant_max=15, dtype=torch.quint8

@@ -1,6 +1,6 @@
 """The parts of the benchmark: options in, a `PartResult` out."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple
@@ -97,9 +97,9 @@ def run_ops(options: SpeedOptions) -> PartResult:
     """One fake-quantizer, forward and backward."""
     shape = " x ".join(map(str, options.size))
     title = f"Fake-quantize forward and backward, {shape} floats, {ops.BITS} bits"
-    timings = _time_chosen("ops", ops.op_candidates(options.size, options.device), options)
-    table = timing_table(title, timings, ops.OP_REFERENCES)
-    return PartResult([table], _plain(timings, ops.OP_REFERENCES), _failed(timings))
+    candidates = ops.op_candidates(options.size, options.device)
+    part = _time_groups({"ops": candidates}, title, ops.OP_REFERENCES, options)
+    return part._replace(results=part.results["ops"])
 
 
 def run_scaling(options: SpeedOptions) -> PartResult:
@@ -111,20 +111,14 @@ def run_scaling(options: SpeedOptions) -> PartResult:
         if not missing:
             candidates = ops.scaling_candidates(size, options.device)
             timings[size] = measure(f"{size:,} elements", candidates, options.rounds, options.device)
-    results = {str(size): _plain(row, [ops.FLOOR]) for size, row in timings.items()}
-    return PartResult([scaling_table(timings, ops.FLOOR)], results, any(map(_failed, timings.values())))
+    return PartResult([scaling_table(timings, ops.FLOOR)], *_plain(timings, [ops.FLOOR]))
 
 
 def run_steps(options: SpeedOptions) -> PartResult:
     """One training step of each network."""
-    timings = {
-        model: _time_chosen(model, step_candidates(options.workload(model)), options)
-        for model in options.models
-    }
     title = f"One training step of {{}}, W4A4, batch {options.batch_size}, SGD"
-    tables = [timing_table(title.format(model), row, STEP_REFERENCES) for model, row in timings.items()]
-    results = {model: _plain(row, STEP_REFERENCES) for model, row in timings.items()}
-    return PartResult(tables, results, any(map(_failed, timings.values())))
+    candidates = {model: step_candidates(options.workload(model)) for model in options.models}
+    return _time_groups(candidates, title, STEP_REFERENCES, options)
 
 
 def run_profile(options: SpeedOptions) -> PartResult:
@@ -173,21 +167,29 @@ def step_candidates(workload: Workload) -> list[Candidate]:
     return own + [Candidate(name, partial(of_peer, convert), package) for name, (convert, package) in peers]
 
 
-def _time_chosen(title: str, candidates: Sequence[Candidate], options: SpeedOptions) -> list[Timing]:
-    names = options.names()
-    chosen = [candidate for candidate in candidates if candidate.name in names]
-    return measure(title, chosen, options.rounds, options.device)
+def _time_groups(
+    groups: Mapping[str, Sequence[Candidate]],
+    title: str,
+    references: Mapping[str, str],
+    options: SpeedOptions,
+) -> PartResult:
+    """Time the chosen candidates of each group, and show each group in a table."""
+    names, timings = options.names(), {}
+    for group, candidates in groups.items():
+        chosen = [candidate for candidate in candidates if candidate.name in names]
+        timings[group] = measure(group, chosen, options.rounds, options.device)
+    tables = [timing_table(title.format(group), rows, references) for group, rows in timings.items()]
+    return PartResult(tables, *_plain(timings, references))
 
 
-def _failed(timings: Iterable[Timing]) -> bool:
-    return any(timing.error for timing in timings)
-
-
-def _plain(timings: Sequence[Timing], references: Iterable[str]) -> list[dict[str, Any]]:
-    known = {timing.name: timing for timing in timings if timing.seconds}
-    rows = [asdict(timing) for timing in timings]
-    for row, timing in zip(rows, timings, strict=True):
-        if timing.seconds:
-            ratios = {name: timing.ratio(known[name]) for name in references if name in known}
-            row |= {"median": timing.median, "spread": timing.spread, "ratios": ratios}
-    return rows
+def _plain(timings: Mapping[Any, Sequence[Timing]], references: Iterable[str]) -> tuple[Any, bool]:
+    """For JSON the rows of each group, with median, spread, and ratios to the references; and if one failed."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for group, rows in timings.items():
+        known = {timing.name: timing for timing in rows if timing.seconds}
+        groups[str(group)] = [asdict(timing) for timing in rows]
+        for row in groups[str(group)]:
+            if timing := known.get(row["name"]):
+                ratios = {name: timing.ratio(known[name]) for name in references if name in known}
+                row |= {"median": timing.median, "spread": timing.spread, "ratios": ratios}
+    return groups, any(timing.error for rows in timings.values() for timing in rows)

@@ -20,6 +20,7 @@ class TrainStep:
         self.network = network
         self.mode = mode
         self.optimizer = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9)
+        self.last_loss = torch.tensor(torch.nan)
 
     def loss(self, images: Tensor, labels: Tensor) -> Tensor:
         """The forward. Shape: `(N, C, H, W)`, int64 `(N,)` -> `()`."""
@@ -32,7 +33,14 @@ class TrainStep:
         loss = self.loss(images, labels)
         loss.backward()
         self.optimizer.step()
-        return loss.detach()
+        self.last_loss = loss.detach()
+        return self.last_loss
+
+    def outcome(self) -> dict[str, Tensor]:
+        """The loss, the state and the gradients after a step."""
+        named = self.network.named_parameters()
+        gradients = {f"{name}.grad": p.grad for name, p in named if p.grad is not None}
+        return {"loss": self.last_loss} | self.network.state_dict() | gradients
 
     def on(self, images: Tensor, labels: Tensor) -> TimedCall:
         """The step on one batch, as a call to be timed; the images get the memory format of the mode."""

@@ -71,7 +71,13 @@ class Workload:
             config = Quantization(self.bits, self.bits, weight_scale=scale, activation_scale=scale)
             quantize(network, config, torch.rand(2, *self.image))
         if mode.checkpointed:
-            checkpoint_blocks(network, self.checkpoint or self._default_blocks(network))
+            blocks = self.checkpoint or [b for b in BLOCKS if hasattr(network, b.partition(".")[0])]
+            if not blocks:
+                raise ValueError(
+                    f"checkpoint must name the blocks of {self.model}, which has neither stem nor blocks; "
+                    "as in --checkpoint 'layers.*'"
+                )
+            checkpoint_blocks(network, blocks)
         network.to(self.device).train()
         if mode.channels_last:
             network.to(memory_format=torch.channels_last)
@@ -99,15 +105,6 @@ class Workload:
         images = torch.rand(size, *self.image, generator=generator).mul_((3 - number % 3) / 3)
         labels = torch.randint(CLASSES, (size,), generator=generator)
         return images.to(self.device), labels.to(self.device)
-
-    def _default_blocks(self, network: nn.Module) -> list[str]:
-        blocks = [pattern for pattern in BLOCKS if hasattr(network, pattern.partition(".")[0])]
-        if not blocks:
-            raise ValueError(
-                f"checkpoint must name the blocks of {self.model}, which has neither stem nor blocks; "
-                "as in --checkpoint 'layers.*'"
-            )
-        return blocks
 
 
 def check_device(device: str) -> None:
