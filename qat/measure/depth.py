@@ -49,22 +49,12 @@ class DepthSweep:
     curves: dict[str, Curve]
 
 
-def check_depths(depths: Sequence[int]) -> None:
-    """Raise ValueError unless there are at least two different depths, all of them at least 1."""
-    if len(set(depths)) < 2 or min(depths) < 1:
-        given = " ".join(map(str, depths))
-        raise ValueError(f"depth must be two or more numbers of blocks, as in 8 16 32; got {given}")
-
-
 def sweep_depths(
     workload: Workload, depths: Sequence[int], announce: Callable[[str, int], None]
 ) -> DepthSweep:
-    """Count what stacks of residual blocks save.
+    """Count what stacks of residual blocks save; `announce` is called with mode and depth before each count.
 
-    Args:
-        workload: gives bits, scale, image and device; its model, blocks and batch are not used.
-        depths: numbers of blocks.
-        announce: called with the mode's name and the depth before each count.
+    The workload gives bits, scale, image and device; its model, blocks and batch are not used.
 
     Source: Chen et al. 2016, "Training deep nets with sublinear memory cost", section 3 (sqrt(n) segments).
     """

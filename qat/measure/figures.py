@@ -28,9 +28,7 @@ PANELS = {
 }
 STYLE = Path(__file__).with_suffix(".mplstyle")
 
-
-# Lines of the modes; colours after Okabe and Ito (2008), which people with colour-vision deficiencies can
-# tell apart.
+# Colours after Okabe and Ito (2008), which people with colour-vision deficiencies can tell apart.
 LINES: dict[str, dict[str, Any]] = {
     FLOAT: {"color": GREY, "marker": "D"},
     # Lies under the line of QAT, and so is wider.

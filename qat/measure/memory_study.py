@@ -8,7 +8,7 @@ from functools import partial
 import torch
 
 from qat.measure.budget import BatchBudget, Point, largest_batch, parse_bytes, second_batch
-from qat.measure.depth import CURVES, DepthSweep, check_depths, sweep_depths
+from qat.measure.depth import CURVES, DepthSweep, sweep_depths
 from qat.measure.growth import growth
 from qat.measure.modes import MEMORY_MODES, MODES, reference_of
 from qat.measure.rounds import Timing, rotate, seconds_of
@@ -38,8 +38,9 @@ class StudyOptions:
     def __post_init__(self) -> None:
         if self.rounds < 3:
             raise ValueError(f"rounds must be at least 3, the first of which is not timed; got {self.rounds}")
-        if self.depth:
-            check_depths(self.depth)
+        if self.depth and (len(set(self.depth)) < 2 or min(self.depth) < 1):
+            given = " ".join(map(str, self.depth))
+            raise ValueError(f"depth must be two or more numbers of blocks, as in 8 16 32; got {given}")
         if self.budget is not None:
             parse_bytes(self.budget)
 

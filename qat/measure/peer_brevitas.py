@@ -15,7 +15,9 @@ def quantizers(x: Tensor, bits: int) -> dict[str, Callable[[], nn.Module]]:
     """QuantIdentity while it learns its scale, and in its first 300 batches, when it takes a percentile."""
 
     def make(collect: int) -> nn.Module:
-        return _activation("QuantIdentity", bits, collect).to(x.device)
+        from brevitas.nn import QuantIdentity
+
+        return QuantIdentity(bit_width=bits, collect_stats_steps=collect).to(x.device)
 
     return {"Brevitas, learned": partial(make, LEARNS), "Brevitas, first 300": partial(make, COLLECTS)}
 
@@ -34,7 +36,7 @@ def network(collect: int, model: nn.Module, images: Tensor, bits: int = 4) -> nn
     # The last activation feeds the average pool, whose output is quantized instead.
     *activations, _ = [name for name, module in modules.items() if isinstance(module, nn.ReLU)]
     for name in activations:
-        model.set_submodule(name, _activation("QuantReLU", bits, collect))
+        model.set_submodule(name, qnn.QuantReLU(bit_width=bits, collect_stats_steps=collect))
     for name in layers:
         layer, first_or_last = modules[name], name in (layers[0], layers[-1])
         options: dict[str, Any] = {"bias": layer.bias is not None, "weight_quant": Int8WeightPerChannelFloat}
@@ -50,9 +52,3 @@ def network(collect: int, model: nn.Module, images: Tensor, bits: int = 4) -> nn
         new.load_state_dict(layer.state_dict(), strict=False)
         model.set_submodule(name, new)
     return model
-
-
-def _activation(kind: str, bits: int, collect: int) -> nn.Module:
-    from brevitas import nn as qnn
-
-    return getattr(qnn, kind)(bit_width=bits, collect_stats_steps=collect)

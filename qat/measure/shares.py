@@ -14,18 +14,10 @@ BACKWARD = "autograd::engine::evaluate_function: "
 
 
 def profile_step(step: Callable[[], object], steps: int, device: str) -> dict[str, float]:
-    """Profile several calls of a training step, after one that is not counted.
+    """The mean seconds of a training step on a device, by kind of work, after a step that is not counted.
 
     Work in the forward counts by the operator's name, or as a quantizer's if it ran in the forward of one.
     Work in the backward counts like the operator of the forward that it belongs to.
-
-    Args:
-        step: forward, backward and optimizer.
-        steps: at least 1.
-        device: the one whose time is counted, `cpu` or `cuda`.
-
-    Returns:
-        For each of `KINDS` the seconds of one step, the mean over the steps.
     """
     step()
     activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (device == "cuda")

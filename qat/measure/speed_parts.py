@@ -183,7 +183,7 @@ def _time_groups(
 
 
 def _plain(timings: Mapping[Any, Sequence[Timing]], references: Iterable[str]) -> tuple[Any, bool]:
-    """For JSON the rows of each group, with median, spread, and ratios to the references; and if one failed."""
+    """Rows for JSON, with median, spread and ratios to the references; and whether a candidate failed."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for group, rows in timings.items():
         known = {timing.name: timing for timing in rows if timing.seconds}

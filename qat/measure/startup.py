@@ -21,11 +21,8 @@ CACHES = ("cold", "warm")
 def measure_startup(workload: Workload, announce: Callable[[str], None]) -> list[dict[str, Any]]:
     """Train for a few steps in each of `STARTUP_MODES`, in two processes that share a cache.
 
-    `announce` is called before each of `len(STARTUP_MODES) * len(CACHES)` processes.
-
-    Returns:
-        For each mode its `name`, the `uses`, as `first_use` returns them, by the state of the cache, and the
-        `error` that ended them.
+    `announce` is called before each process. A row holds the `name` of the mode, the `uses` by the state of
+    the cache, each as `first_use` returns it, and the `error` that ended them, or an empty text.
     """
     rows: list[dict[str, Any]] = []
     for name in STARTUP_MODES:
@@ -43,12 +40,7 @@ def measure_startup(workload: Workload, announce: Callable[[str], None]) -> list
 
 
 def first_use(workload: dict[str, Any], name: str) -> dict[str, Any]:
-    """Compile the kernels and train for a few steps in this process.
-
-    Returns:
-        `kernels`: seconds to compile the kernels of the quantizers, or to load them; `steps`: seconds of each
-        of the first training steps.
-    """
+    """The seconds of this process to compile or load the `kernels`, and of the first training `steps`."""
     work, mode = Workload(**workload), MODES[name]
     start = time.perf_counter()
     if mode.quantized and not mode.compiled:  # a compiled network takes the kernels into its own graph

@@ -78,7 +78,9 @@ def test_a_difference_is_noticed(what: str, monkeypatch: pytest.MonkeyPatch) -> 
     ("options", "message"),
     [
         ({"rounds": 2}, "rounds must be at least 3, the first of which is not timed; got 2"),
-        ({"depth": (8,)}, "depth must be two or more numbers of blocks, as in 8 16 32; got 8"),
+        ({"depth": (8,)}, "depth must be two or more numbers of blocks, as in 8 16 32; got 8$"),
+        ({"depth": (8, 8)}, "depth must be two or more numbers of blocks, as in 8 16 32; got 8 8$"),
+        ({"depth": (0, 8)}, "depth must be two or more numbers of blocks, as in 8 16 32; got 0 8$"),
         ({"budget": "much"}, "budget must be a number of bytes, as in 2GB or 512MiB; got 'much'"),
     ],
 )
