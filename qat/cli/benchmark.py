@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     chosen = [name for name in PARTS if args[name]] or list(DEFAULT_PARTS)
-    console, out, errors = Console(highlight=False), Path(args.out), []
+    console, out, failed = Console(highlight=False), Path(args.out), False
     console.print(in_words(describe(options.device)), soft_wrap=True)
     if chosen != ["startup"]:  # whose processes compile the kernels themselves
         console.print(_compile(options.device))
@@ -55,9 +55,9 @@ def main(argv: Sequence[str] | None = None) -> None:
             leave(f"stopped; {number} of {len(chosen)} parts are finished and kept in {out}", 130)
         for table in found.tables:
             console.print(for_terminal(table))
-        errors += found.errors
+        failed |= found.failed
     print(f"written to {out}")
-    if errors:
+    if failed:
         sys.exit(1)
 
 
