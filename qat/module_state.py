@@ -1,7 +1,8 @@
-"""The state of a module kept as it is: its buffers, and the mode of each of its parts."""
+"""Run a module without side effects: on copies of its buffers, with its modes restored, watched by hooks."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
@@ -20,17 +21,19 @@ def copy_buffers(module: nn.Module) -> dict[str, Tensor]:
 
 def call_on(
     module: nn.Module,
-    buffers: Mapping[str, Tensor],
+    buffers: Mapping[str, Tensor | None],
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
 ) -> Any:
-    """`module(*args, **kwargs)` with other tensors in place of the named buffers (or parameters).
+    """`module(*args, **kwargs)` with other tensors, or None, in place of the named buffers (or parameters).
 
     The module writes to these tensors; its own stay untouched.
     """
     # `copy_buffers` names each slot once. With tie_weights torch would fill a slot of a module that is
     # registered twice two times over, and put the copy back at the end.
-    return functional_call(module, dict(buffers), tuple(args), dict(kwargs or {}), tie_weights=False)
+    return functional_call(
+        module, dict[str, Any](buffers), tuple(args), dict(kwargs or {}), tie_weights=False
+    )
 
 
 @contextmanager
@@ -42,3 +45,37 @@ def preserve_modes(module: nn.Module) -> Iterator[None]:
     finally:
         for part, training in modes.items():
             part.training = training
+
+
+@contextmanager
+def hook_forwards(
+    module: nn.Module,
+    before: Callable[[str, nn.Module, list[Any]], None],
+    after: Callable[[str, nn.Module, list[Any], Any], Any],
+) -> Iterator[None]:
+    """Call functions around the forward of each submodule, and remove them when the block ends.
+
+    Args:
+        module: the root, whose name is empty.
+        before: called with the submodule's name, the submodule and its inputs.
+        after: called with the same and the output; a result other than None replaces the output.
+    """
+
+    def pre_hook(name: str, part: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        before(name, part, [*args, *kwargs.values()])
+
+    def hook(name: str, part: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
+        return after(name, part, [*args, *kwargs.values()], output)
+
+    handles = []
+    for name, part in module.named_modules():
+        handles += [
+            part.register_forward_pre_hook(partial(pre_hook, name), with_kwargs=True),
+            # Before other hooks, so that `after` gets the output of the forward itself.
+            part.register_forward_hook(partial(hook, name), prepend=True, with_kwargs=True),
+        ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()

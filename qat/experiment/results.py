@@ -3,7 +3,6 @@
 import json
 import math
 from dataclasses import dataclass, is_dataclass
-from itertools import pairwise
 from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -20,7 +19,7 @@ SCHEMA = 2
 class Epoch:
     """One epoch: losses are means over the images, accuracy is in 0..1, seconds are those of training."""
 
-    epoch: int
+    epoch: float
     train_loss: float
     val_loss: float
     val_accuracy: float
@@ -99,39 +98,31 @@ class _Listing:
 
 
 def load_results(out: Path) -> Results:
-    """Read the results that `out/comparison.yaml` lists; without this file, every `out/*/result.json`.
+    """Read the results of the finished runs that `out/comparison.yaml` lists.
 
     Raises:
-        ValueError: there is no result, two of them are the same run, or a file has the wrong content; the
-            message names the file.
+        ValueError: there is no result, or a file has the wrong content; the message names the file.
     """
-    listing = _Listing({}, sorted(path.parent.name for path in Path(out).glob("*/result.json")), {}, [])
-    if (Path(out) / "comparison.yaml").is_file():
-        listing = _read(_Listing, Path(out) / "comparison.yaml")
-    paths = [Path(out) / name / "result.json" for name in listing.runs]
+    out = Path(out)
+    if not (out / "comparison.yaml").is_file():
+        raise ValueError(f"no comparison.yaml in {out}; run a comparison first")
+    listing: _Listing = _read(_Listing, out / "comparison.yaml")
+    paths = [out / name / "result.json" for name in listing.runs]
     runs = [read_result(path) for path in paths if path.is_file()]
     if not runs:
-        raise ValueError(f"no results in {out}: expected <run>/result.json there; run a comparison first")
-    setups = [*listing.setups, *sorted(run.setup for run in runs)]
-    sweep: dict[str, list[Any]] = {}
-    for key in dict.fromkeys([*listing.sweep, *(key for run in runs for key in run.sweep)]):
-        found = [run.sweep[key] for run in runs if key in run.sweep]
-        order = [*listing.sweep.get(key, []), *found]
-        sweep[key] = [value for n, value in enumerate(order) if value in found and value not in order[:n]]
+        raise ValueError(f"no results in {out}: none of its runs has a result.json; run the comparison again")
+    setups, sweep = list(listing.setups), {}
+    for key, values in listing.sweep.items():
+        known = [run.sweep[key] for run in runs if key in run.sweep]
+        if known:
+            sweep[key] = [value for value in values if value in known]
 
     def place(run: Result) -> tuple[int, list[int], int]:
         points = [values.index(run.sweep[key]) if key in run.sweep else -1 for key, values in sweep.items()]
         return setups.index(run.setup), points, run.seed
 
-    runs.sort(key=place)
-    for run, following in pairwise(runs):
-        if place(run) == place(following):
-            raise ValueError(f"{out}: two runs have setup {run.setup!r} and seed {run.seed}; remove one")
-    equal = listing.equal or [(run.setup, run.difference.to) for run in runs if run.difference]
-    # Either run of a pair may hold the difference: keep the first mention.
-    equal = [(a, b) for n, (a, b) in enumerate(equal) if not {(a, b), (b, a)} & set(equal[:n])]
-    sweep = {key: values for key, values in sweep.items() if values}
-    return Results(runs, sweep, listing.setups, equal, len(paths) - len(runs))
+    missing = len(paths) - len(runs)
+    return Results(sorted(runs, key=place), sweep, listing.setups, listing.equal, missing)
 
 
 def read_result(path: Path) -> Result:

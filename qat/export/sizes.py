@@ -10,7 +10,7 @@ from qat.export.c import c_source
 from qat.export.integers import IntegerModel, npz_bytes
 from qat.export.onnx import onnx_bytes
 from qat.layers import Quantization, quantize
-from qat.layers.summary import LAYERS
+from qat.layers.trace import CONV_AND_LINEAR
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def onnx_sizes(model: nn.Module, example: Tensor) -> Sizes:
     """
     content = onnx_bytes(model, (example,), opset=25, fold=False, run="")
     stored = {t.name: len(t.raw_data) for t in onnx.load_from_string(content).graph.initializer}
-    names = [name for name, module in model.named_modules() if isinstance(module, LAYERS)]
+    names = [name for name, module in model.named_modules() if isinstance(module, CONV_AND_LINEAR)]
     layers = {name: stored.get(f"{name}.weight.codes", stored.get(f"{name}.weight", 0)) for name in names}
     return Sizes(layers, len(content))
 

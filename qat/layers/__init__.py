@@ -4,7 +4,7 @@ from qat.layers.activation import QuantActivation, QuantReLU
 from qat.layers.config import Quantization
 from qat.layers.conv import QuantConv1d, QuantConv2d, QuantConvTranspose2d
 from qat.layers.convert import quantize
-from qat.layers.cost import Row, Summary
+from qat.layers.cost import LayerCost, Summary
 from qat.layers.folding import Folding, fold_batchnorm
 from qat.layers.layer import QuantLayer
 from qat.layers.linear import QuantLinear
@@ -12,6 +12,7 @@ from qat.layers.summary import summary
 
 __all__ = [
     "Folding",
+    "LayerCost",
     "QuantActivation",
     "QuantConv1d",
     "QuantConv2d",
@@ -20,7 +21,6 @@ __all__ = [
     "QuantLinear",
     "QuantReLU",
     "Quantization",
-    "Row",
     "Summary",
     "fold_batchnorm",
     "quantize",

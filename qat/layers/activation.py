@@ -8,13 +8,13 @@ from qat.quantizers import Quantizer
 
 
 class QuantActivation(nn.Module):
-    """`quantizer(activation(x))`: abstract, comes before torch's activation in the bases of a quantized one.
+    """`quantizer(activation(x))`. Abstract base class; it comes before torch's activation in the bases.
 
-    A module becomes one by a change of its class, so its parameters (`nn.PReLU`), keys and settings stay.
+    `quantize` changes the class of a module, so its parameters (`nn.PReLU`), keys and settings stay.
 
     Args:
         quantizer: a `Quantizer`, on an unsigned grid where the activation is never negative.
-        The other arguments are those of torch's activation.
+        *args, **kwargs: the arguments of torch's activation.
 
     Shape: any -> the same. The gradient is the quantizer's times the activation's.
     """
@@ -30,7 +30,7 @@ class QuantActivation(nn.Module):
 class QuantReLU(QuantActivation, nn.ReLU):
     """`quantizer(relu(x))`; the gradient is the quantizer's where x > 0, else 0.
 
-    Unless it works in place, a `Quantizer` does both and keeps nothing of the ReLU.
+    Unless the ReLU works in place, a `Quantizer` computes both steps and saves nothing for the ReLU.
     """
 
     def forward(self, input: Tensor) -> Tensor:
@@ -39,71 +39,29 @@ class QuantReLU(QuantActivation, nn.ReLU):
         return self.quantizer(input, relu=True)
 
 
-class QuantReLU6(QuantActivation, nn.ReLU6):
-    """`quantizer(min(max(x, 0), 6))`."""
+def _quantized(kind: type[nn.Module]) -> type[QuantActivation]:
+    """The quantized class of an activation; pickle finds it by its name in this module."""
+    contents = {"__module__": __name__, "__doc__": f"`quantizer(x)` after `nn.{kind.__name__}`."}
+    return type(f"Quant{kind.__name__}", (QuantActivation, kind), contents)
 
 
-class QuantHardtanh(QuantActivation, nn.Hardtanh):
-    """`quantizer(hardtanh(x))`; unsigned where `min_val` is not negative."""
+# Unsigned; QuantHardtanh where `min_val` is not negative.
+QuantReLU6 = _quantized(nn.ReLU6)
+QuantHardtanh = _quantized(nn.Hardtanh)
+QuantSigmoid = _quantized(nn.Sigmoid)
+QuantHardsigmoid = _quantized(nn.Hardsigmoid)
+QuantSoftplus = _quantized(nn.Softplus)
+# Signed; the slopes of QuantPReLU stay float.
+QuantSiLU = _quantized(nn.SiLU)
+QuantHardswish = _quantized(nn.Hardswish)
+QuantMish = _quantized(nn.Mish)
+QuantGELU = _quantized(nn.GELU)
+QuantELU = _quantized(nn.ELU)
+QuantLeakyReLU = _quantized(nn.LeakyReLU)
+QuantPReLU = _quantized(nn.PReLU)
+QuantTanh = _quantized(nn.Tanh)
 
-
-class QuantSigmoid(QuantActivation, nn.Sigmoid):
-    """`quantizer(sigmoid(x))`."""
-
-
-class QuantHardsigmoid(QuantActivation, nn.Hardsigmoid):
-    """`quantizer(hardsigmoid(x))`."""
-
-
-class QuantSoftplus(QuantActivation, nn.Softplus):
-    """`quantizer(softplus(x))`."""
-
-
-class QuantSiLU(QuantActivation, nn.SiLU):
-    """`quantizer(x sigmoid(x))`; signed."""
-
-
-class QuantHardswish(QuantActivation, nn.Hardswish):
-    """`quantizer(hardswish(x))`; signed."""
-
-
-class QuantMish(QuantActivation, nn.Mish):
-    """`quantizer(mish(x))`; signed."""
-
-
-class QuantGELU(QuantActivation, nn.GELU):
-    """`quantizer(gelu(x))`; signed."""
-
-
-class QuantELU(QuantActivation, nn.ELU):
-    """`quantizer(elu(x))`; signed."""
-
-
-class QuantLeakyReLU(QuantActivation, nn.LeakyReLU):
-    """`quantizer(leaky_relu(x))`; signed."""
-
-
-class QuantPReLU(QuantActivation, nn.PReLU):
-    """`quantizer(prelu(x))`; signed. Its slopes stay float."""
-
-
-class QuantTanh(QuantActivation, nn.Tanh):
-    """`quantizer(tanh(x))`; signed."""
-
-
+# torch's class -> the quantized class
 QUANT_ACTIVATIONS: dict[type[nn.Module], type[QuantActivation]] = {
-    nn.ReLU: QuantReLU,
-    nn.ReLU6: QuantReLU6,
-    nn.Hardtanh: QuantHardtanh,
-    nn.Sigmoid: QuantSigmoid,
-    nn.Hardsigmoid: QuantHardsigmoid,
-    nn.Softplus: QuantSoftplus,
-    nn.SiLU: QuantSiLU,
-    nn.Hardswish: QuantHardswish,
-    nn.Mish: QuantMish,
-    nn.GELU: QuantGELU,
-    nn.ELU: QuantELU,
-    nn.LeakyReLU: QuantLeakyReLU,
-    nn.PReLU: QuantPReLU,
-    nn.Tanh: QuantTanh,
+    kind.__bases__[1]: kind for kind in QuantActivation.__subclasses__()
 }

@@ -1,4 +1,4 @@
-"""What to quantize, and how: the configuration, which is also the YAML block."""
+"""The configuration of a quantized model, which is also the YAML block."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -33,51 +33,69 @@ CHOICES: dict[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
+class Conversion:
+    """How a model is converted, apart from the options of its quantizers.
+
+    Args:
+        idle_activation_bits: the least bits of an activation that no layer reads, only a pool or a sum; None:
+            such an activation stays float.
+        absorb_batchnorm: whether a layer folds the BatchNorm after it into its weight before it quantizes the
+            weight, and rounds its bias to the grid of its sums.
+    """
+
+    idle_activation_bits: int | None = None
+    absorb_batchnorm: bool = False
+
+
+@dataclass(frozen=True)
 class Quantization:
     """Bit-widths, scales and gradients of a quantized model.
 
     Args:
-        weight_bits: of weights; 1 to 8, 16, or 32 for float.
-        activation_bits: of the inputs of convolution and linear layers; the same widths.
-        first_last_bits: of the first and last layer's weights.
-        input_bits: of the network's input.
+        weight_bits: bits of weights; 1 to 8, 16, or 32 for float.
+        activation_bits: bits of the inputs of convolution and linear layers; the same widths.
+        first_last_bits: bits of the weights of the first and the last layer.
+        input_bits: bits of the network's input.
         rounding: `zero` (the true gradient), `ste` (straight-through), `ewgs`, `soft`, `stochastic`, or a
-            function of your own.
-        weight_scale: where the scale of weights comes from: `observed` on the weight as it is, `learned` by
-            gradient descent (LSQ), or `dorefa`, which bends the weight by tanh first. A learned one starts on
-            about 49 of 8 bits' 255 codes: leave 8-bit layers `observed`, by name under `layers`.
-        activation_scale: of activations: `observed`, a moving average; `learned` (LSQ); or `pact`, a learned
-            upper end. PACT knows unsigned activations only: where one may be negative (the network's input
-            with `input_signed`, a linear bottleneck, after SiLU), the scale is a `learned` one instead.
-        weight_observer: what an observed scale is measured by: `max`, `percentile` (99.9), or `mse`, the
-            least squared error. The other scales have no use for one: it must be `max` there.
+            user-defined function.
+        weight_scale: how the scale of a weight is found: `observed` from the weight as it is, `learned` by
+            gradient descent (LSQ), or `dorefa`, which transforms the weight by tanh first. A learned scale
+            starts with about 49 of 8 bits' 255 codes in use: keep 8-bit layers `observed`, by name under
+            `layers`.
+        activation_scale: how the scale of an activation is found: `observed`, a moving average; `learned`
+            (LSQ); or `pact`, a learned upper end. PACT needs an unsigned activation: where an activation may
+            be negative (the network's input with `input_signed`, a linear bottleneck, after SiLU), the scale
+            is `learned` instead.
+        weight_observer: the statistic of an observed scale: `max`, `percentile` (99.9), or `mse`, the least
+            squared error. With any other scale it must be `max`.
         activation_observer: the same for activations, averaged over the batches: `ema` (of the largest
-            magnitude), `percentile`, `mse`; `ema` with a scale that is not observed.
+            magnitude), `percentile`, `mse`. With a scale that is not observed it must be `ema`.
         power_of_two: whether all scales are powers of two.
         asymmetric: whether activations that may be negative lie on an unsigned grid with a zero point; their
-            scale is observed, by `ema`.
-        per_channel: one scale for each output channel of a weight, instead of one for the whole weight.
+            scale must be observed, by `ema`.
+        per_channel: whether each output channel of a weight has its own scale, instead of one for the weight.
         input_signed: whether the network's input may be negative; images in [0, 1] are not.
-        deployable: whether integers shall reproduce the model bit for bit in eval mode: all scales are powers
-            of two (those of weights the ones of least squared error, where `weight_observer` is `max`), a
-            BatchNorm is folded into the layer before it ahead of the weight's quantizer, biases lie on the
-            grid of their layer's sums, and activations that only a pool or a sum reads get 8 bits. For 1 to
-            8 bits, Conv2d and Linear layers, scales that are observed, learned or `pact`; see docs/export.md.
+        deployable: a preset with which integers reproduce the model bit for bit in eval mode: all scales are
+            powers of two (those of weights have the least squared error where `weight_observer` is `max`),
+            each BatchNorm is folded into the layer before it ahead of the weight's quantizer, biases lie on
+            the grid of their layer's sums, and activations that only a pool or a sum reads get at least 8
+            bits. It needs 1 to 8 bits, Conv2d and Linear layers, and scales that are observed, learned or
+            `pact`; see docs/export.md.
         layers: overrides by layer, `{glob over module names: {argument: value}}`, for `weight_bits`,
             `activation_bits`, `rounding`, `per_channel`, `power_of_two`, `asymmetric`, and the scales and
-            observers; the first glob that matches a layer wins, so put the narrower ones first.
+            observers. The first glob that matches a layer wins, so put narrower globs first.
 
     Raises:
         ValueError: bits that are not one of these integers, a flag that is not true or false, an unknown
-            rounding, scale or observer, an observer for a scale that has no use for one, an unknown key or a
-            wrong value under `layers`.
+            rounding, scale or observer, an observer that the scale does not use, an unknown key or a wrong
+            value under `layers`.
     """
 
     weight_bits: int = 4
     activation_bits: int = 4
     first_last_bits: int = 8
     input_bits: int = 8
-    # Not `Rounding`: to a command line a result of type Tensor means "name a subclass of Tensor".
+    # Not `Rounding`: for a function that returns a Tensor, jsonargparse asks for a subclass of Tensor.
     rounding: RoundingName | Callable[[Tensor], Any] = "ste"
     weight_scale: WeightScaleName = "observed"
     activation_scale: ActivationScaleName = "observed"
@@ -99,12 +117,12 @@ class Quantization:
         for name, known in CHOICES.items():
             if getattr(self, name) not in known:
                 raise unknown_name(name, getattr(self, name), known)
-        for kind, usual in (("weight", "max"), ("activation", "ema")):
+        for kind, default in (("weight", "max"), ("activation", "ema")):
             scale, observer = getattr(self, f"{kind}_scale"), getattr(self, f"{kind}_observer")
-            if scale != "observed" and observer != usual:
+            if scale != "observed" and observer != default:
                 raise ValueError(
-                    f"{kind}_observer must be {usual!r} where {kind}_scale is {scale!r}, which has no use "
-                    f"for another; got {observer!r}"
+                    f"{kind}_observer must be {default!r} where {kind}_scale is {scale!r}, which uses no "
+                    f"observer; got {observer!r}"
                 )
         if self.asymmetric and (self.activation_scale, self.activation_observer) != ("observed", "ema"):
             raise ValueError(
@@ -125,42 +143,56 @@ class Quantization:
 
     @property
     def rounding_function(self) -> Rounding:
-        """The rounding itself, also where it was given by name."""
+        """The rounding as a function, also where it was given by name."""
         return self.rounding if callable(self.rounding) else ROUNDINGS[self.rounding]
 
-    def own_input_settings(self, name: str) -> dict[str, Any]:
-        """What `layers` itself says of how a layer's input is quantized."""
+    @property
+    def input_options(self) -> tuple[Any, ...]:
+        """The options of an input's quantizer; layers that agree in them can share a quantizer."""
+        return tuple(getattr(self, name) for name in (*OF_ACTIVATIONS, *OF_BOTH))
+
+    @property
+    def conversion(self) -> Conversion:
+        """What `deployable` changes in the conversion of the model."""
+        return Conversion(idle_activation_bits=8, absorb_batchnorm=True) if self.deployable else Conversion()
+
+    def expand_preset(self) -> "Quantization":
+        """The same configuration with the options that `deployable` sets, and without `deployable`."""
+        if not self.deployable:
+            return self
+        # Rounded to a power of two, a `max` scale may clip 29 % of the largest weight: 1 point at 8 bits.
+        by_max = (self.weight_scale, self.weight_observer) == ("observed", "max")
+        observer: WeightObserverName = "mse" if by_max else self.weight_observer
+        return replace(self, deployable=False, power_of_two=True, weight_observer=observer)
+
+    def overridden_input_options(self, name: str) -> dict[str, Any]:
+        """The options of a layer's input quantizer that `layers` itself sets."""
         override = next((own for glob, own in self.layers.items() if fnmatchcase(name, glob)), {})
         return {key: value for key, value in override.items() if key not in OF_WEIGHTS}
 
-    @property
-    def input_settings(self) -> tuple[Any, ...]:
-        """All that says how an input is quantized; layers that agree in it can share a quantizer."""
-        return tuple(getattr(self, name) for name in (*OF_ACTIVATIONS, *OF_BOTH))
-
-    def resolve(self, readers: list[str], activations: list[str]) -> dict[str, "Quantization"]:
-        """The configuration of each layer and activation that `layers` gives one of its own.
+    def resolve(self, layers: list[str], activations: list[str]) -> dict[str, "Quantization"]:
+        """The configuration of each layer and activation that `layers` overrides, its preset expanded.
 
         In it `first_last_bits` and `input_bits` follow an overridden `weight_bits` and `activation_bits`.
 
         Args:
-            readers: names of the convolution and linear layers.
-            activations: names of the activation modules that feed them; weights are not theirs.
+            layers: names of the convolution and linear layers.
+            activations: names of the quantized activation modules; overrides of weights do not match them.
 
         Raises:
-            ValueError: a pattern matches nothing that it has a say in, or only what earlier ones matched.
+            ValueError: a pattern matches nothing, or only layers that earlier patterns matched.
         """
         resolved: dict[str, Quantization] = {}
         for pattern, override in self.layers.items():
-            names = readers if override.keys() <= set(OF_WEIGHTS) else [*readers, *activations]
+            names = layers if override.keys() <= set(OF_WEIGHTS) else [*layers, *activations]
             found = match_names(pattern, names, "layers pattern")
             if resolved.keys() >= set(found):
                 raise ValueError(
-                    f"layers[{pattern!r}] has no say: earlier patterns match all that it does: "
+                    f"layers[{pattern!r}] has no effect: earlier patterns match all of its layers: "
                     f"{', '.join(found)}; put it first, or leave it out"
                 )
             for name in found:
-                resolved.setdefault(name, self._override(pattern, override))
+                resolved.setdefault(name, self._override(pattern, override).expand_preset())
         return resolved
 
     def _check_deployable(self) -> None:
@@ -194,15 +226,15 @@ class Quantization:
 
 
 def _try_rounding(rounding: Callable[[Tensor], Any]) -> None:
-    """Refuse a callable that does not give a tensor for a tensor, by trying it."""
+    """Refuse a callable that does not return a tensor for a tensor, by a call."""
     x = torch.tensor([0.25, 1.75])
     try:
-        with torch.random.fork_rng(devices=[]):  # a configuration draws no random numbers
+        with torch.random.fork_rng(devices=[]):  # leave the global generator as it is
             y = rounding(x)
-    except Exception as error:  # whatever a foreign function makes of a tensor
+    except Exception as error:  # a user-defined function may raise anything
         y = error
     if not isinstance(y, Tensor) or (y.shape, y.dtype) != (x.shape, x.dtype):
         name = getattr(rounding, "__name__", rounding)
         raise ValueError(
-            f"rounding must give a tensor for a tensor, of its shape and dtype; {name} gave {y!r}"
+            f"rounding must return a tensor for a tensor, of its shape and dtype; {name} returned {y!r}"
         )

@@ -1,4 +1,4 @@
-"""Convolutions whose operands are quantized."""
+"""Convolutions with quantized operands."""
 
 from typing import ClassVar
 
@@ -7,6 +7,9 @@ from torch import Tensor, nn
 
 from qat.layers.layer import QuantLayer
 
+# `_conv_forward` and `_output_padding` are private, but they are what torch's own subclasses call;
+# `tests/test_torch_private.py` watches them.
+
 
 class QuantConv1d(QuantLayer, nn.Conv1d):
     """`nn.Conv1d` on a quantized input and weight.
@@ -14,8 +17,8 @@ class QuantConv1d(QuantLayer, nn.Conv1d):
     Shape: `(N, C_in, L)` -> `(N, C_out, L_out)`, weight `(O, I / groups, k)`.
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        return self._conv_forward(self.input_quantizer(input), self.weight_quantizer(self.weight), self.bias)
+    def operator(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return self._conv_forward(input, weight, bias)
 
 
 class QuantConv2d(QuantLayer, nn.Conv2d):
@@ -24,14 +27,14 @@ class QuantConv2d(QuantLayer, nn.Conv2d):
     Shape: `(N, C_in, H, W)` -> `(N, C_out, H_out, W_out)`, weight `(O, I / groups, kH, kW)`.
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        return self._conv_forward(self.input_quantizer(input), self.weight_quantizer(self.weight), self.bias)
+    def operator(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return self._conv_forward(input, weight, bias)
 
 
 class QuantConvTranspose2d(QuantLayer, nn.ConvTranspose2d):
     """`nn.ConvTranspose2d` on a quantized input and weight.
 
-    Per channel means along axis 1: with groups, the channels at one place of every group share a scale.
+    Per-channel scales follow axis 1. With groups, the channels at one position in all groups share a scale.
 
     Shape: `(N, C_in, H, W)` -> `(N, C_out, H_out, W_out)`, weight `(I, O / groups, kH, kW)`.
     """
@@ -39,22 +42,17 @@ class QuantConvTranspose2d(QuantLayer, nn.ConvTranspose2d):
     channel_axis: ClassVar[int] = 1
 
     def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
-        padding = self._output_padding(
-            input,
-            output_size,
-            list(self.stride),
-            list(self.padding),  # type: ignore[arg-type]  # a string only in the classes that do not transpose
-            list(self.kernel_size),
-            2,
-            list(self.dilation),
+        padding: list[int] = list(self.padding)  # type: ignore[arg-type]  # a string only in other convolutions
+        output_padding = self._output_padding(
+            input, output_size, list(self.stride), padding, list(self.kernel_size), 2, list(self.dilation)
         )
         return F.conv_transpose2d(
             self.input_quantizer(input),
-            self.weight_quantizer(self.weight),
-            self.bias,
+            self.weight_quantizer(self.effective_weight),
+            self.effective_bias,
             self.stride,
-            self.padding,  # type: ignore[arg-type] # as above
             padding,
+            output_padding,
             self.groups,
             self.dilation,
         )

@@ -1,22 +1,25 @@
-"""What every quantized layer has: two quantizers, one for each operand."""
+"""The base class of quantized layers: two quantizers, one for each operand."""
 
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
 
 class QuantLayer(nn.Module):
-    """Abstract: comes before torch's layer in the bases of a quantized one, which adds `forward` alone.
+    """Abstract base class; it comes before torch's layer in the bases of a quantized layer.
+
+    Forward: `operator(input_quantizer(input), weight_quantizer(weight), bias)`. The bias stays float.
+    With two `nn.Identity()` the layer equals torch's bit for bit.
 
     Args:
+        *args, **kwargs: the arguments of torch's layer.
         weight_quantizer: a `Quantizer`, or `nn.Identity()`.
         input_quantizer: the same; `nn.Identity()` where the input comes from a quantized activation.
-        The other arguments are those of torch's layer. With two identities the layer equals it bit for bit.
-
-    The bias stays float.
     """
 
-    channel_axis: ClassVar[int] = 0  # the weight's axis of output channels, each with a scale of its own
+    channel_axis: ClassVar[int] = 0  # the axis of the weight that per-channel scales follow
+    weight: Any  # a parameter; torch's layers declare its type in different ways
+    bias: Any
 
     def __init__(
         self, *args: Any, weight_quantizer: nn.Module, input_quantizer: nn.Module, **kwargs: Any
@@ -27,10 +30,19 @@ class QuantLayer(nn.Module):
 
     @property
     def effective_weight(self) -> Tensor:
-        """The weight that is quantized: its own, unless a BatchNorm is folded into it first."""
-        return cast(Tensor, self.weight)
+        """The weight that is quantized: the layer's own, unless a BatchNorm is folded into it first."""
+        return self.weight
 
     @property
     def effective_bias(self) -> Tensor | None:
-        """The bias that is added in eval mode."""
-        return cast("Tensor | None", self.bias)
+        """The bias that is added: the layer's own, unless a BatchNorm is folded into it."""
+        return self.bias
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self.operator(
+            self.input_quantizer(input), self.weight_quantizer(self.effective_weight), self.effective_bias
+        )
+
+    def operator(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """The function of torch's layer, on the given operands."""
+        raise NotImplementedError

@@ -1,4 +1,4 @@
-"""The linear layer whose operands are quantized."""
+"""The linear layer with quantized operands."""
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -12,5 +12,5 @@ class QuantLinear(QuantLayer, nn.Linear):
     Shape: `(N, ..., I)` -> `(N, ..., O)`, weight `(O, I)`.
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.linear(self.input_quantizer(input), self.weight_quantizer(self.weight), self.bias)
+    def operator(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return F.linear(input, weight, bias)

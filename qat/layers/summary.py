@@ -1,4 +1,4 @@
-"""What each layer costs, in which bits it computes, and what was left float."""
+"""What each layer costs, at which bits it computes, and what was left float."""
 
 from math import prod
 from typing import Any
@@ -7,14 +7,12 @@ from torch import Tensor, nn
 
 from qat.layers.activation import QuantActivation
 from qat.layers.config import FLOAT
-from qat.layers.convert import QUANT_LAYERS
-from qat.layers.cost import Row, Summary
+from qat.layers.cost import LayerCost, Summary
 from qat.layers.example import arguments, check_model
+from qat.layers.insert import QUANT_LAYERS
 from qat.layers.layer import QuantLayer
-from qat.layers.trace import Reader, Trace, trace
+from qat.layers.trace import CONV_AND_LINEAR, Consumer, ModelTrace, trace_model
 from qat.quantizers import PowerOfTwo, Quantizer
-
-LAYERS = (nn.modules.conv._ConvNd, nn.Linear)
 
 
 def summary(model: nn.Module, example: Tensor | tuple[Any, ...]) -> Summary:
@@ -32,74 +30,70 @@ def summary(model: nn.Module, example: Tensor | tuple[Any, ...]) -> Summary:
     """
     check_model(model)
     args = arguments(example, at_least=1)
-    watch = Trace(lambda m: isinstance(m, LAYERS), lambda m: isinstance(m, QuantActivation))
-    seen = trace(model, args, signed=True, training=False, seen=watch)
+    trace = ModelTrace(lambda m: isinstance(m, CONV_AND_LINEAR), lambda m: isinstance(m, QuantActivation))
+    trace_model(model, args, trace, signed=True, training=False)
     rows, stored = [], {}
-    for name, reader in seen.readers.items():
+    for name, consumer in trace.consumers.items():
         module: Any = model.get_submodule(name)
-        rows.append(_row(model, module, reader, len(args[0])))
-        stored[module.weight] = (rows[-1].weight_bytes, rows[-1].float_bytes)
+        rows.append(_layer_cost(model, module, consumer, len(args[0])))
+        stored[module.weight] = rows[-1]
     return Summary(
         rows,
-        _left_float(model, seen, rows),
-        [n for n, m in model.named_modules() if isinstance(m, QuantLayer) and n not in seen.readers],
-        sum(packed for packed, _ in stored.values()),
-        sum(plain for _, plain in stored.values()),
+        _left_float(model, trace, rows),
+        [n for n, m in model.named_modules() if isinstance(m, QuantLayer) and n not in trace.consumers],
+        sum(row.weight_bytes for row in stored.values()),
+        sum(row.float_bytes for row in stored.values()),
     )
 
 
-def _row(model: nn.Module, module: Any, reader: Reader, samples: int) -> Row:
-    of_weight = getattr(module, "weight_quantizer", None)
-    of_input = _input_quantizer(model, module, reader)
+def _layer_cost(model: nn.Module, module: Any, consumer: Consumer, samples: int) -> LayerCost:
+    for_weight = getattr(module, "weight_quantizer", None)
+    for_input = getattr(module, "input_quantizer", None)
+    if not isinstance(for_input, Quantizer) and consumer.source is not None:
+        for_input = model.get_submodule(consumer.source).quantizer
     count = module.weight.numel()
-    bits = _bits(of_weight)
-    both = [quantizer for quantizer in (of_weight, of_input) if isinstance(quantizer, Quantizer)]
-    return Row(
-        name=reader.name,
+    bits = _bits(for_weight)
+    quantizers = [quantizer for quantizer in (for_weight, for_input) if isinstance(quantizer, Quantizer)]
+    return LayerCost(
+        name=consumer.name,
         kind=type(module).__name__,
         weight_bits=bits,
-        input_bits=_bits(of_input),
-        rounding="/".join(dict.fromkeys(_rounding(quantizer) for quantizer in both)) or "-",
-        scale=f"{_scale(of_weight)}/{_scale(of_input)}",
-        macs=_macs(module, reader) // samples,
+        input_bits=_bits(for_input),
+        rounding="/".join(dict.fromkeys(_rounding(quantizer) for quantizer in quantizers)) or "-",
+        scale=f"{_scale(for_weight)}/{_scale(for_input)}",
+        macs=_macs(module, consumer) // samples,
         weight_bytes=(count * bits + 7) // 8,
         float_bytes=count * FLOAT // 8,
     )
 
 
-def _input_quantizer(model: nn.Module, module: nn.Module, reader: Reader) -> Any:
-    """The layer's own, else that of the activation on whose grid every input of it lies."""
-    own = getattr(module, "input_quantizer", None)
-    sources = {fact.source for fact in reader.facts}
-    source = sources.pop()
-    if isinstance(own, Quantizer) or sources or source is None:
-        return own
-    return model.get_submodule(source).quantizer
-
-
-def _macs(module: Any, reader: Reader) -> int:
-    """Over all calls. A transposed convolution multiplies each input, the others make each output."""
+def _macs(module: Any, consumer: Consumer) -> int:
+    """MACs of all calls. A transposed convolution multiplies each input, the others sum up each output."""
     if getattr(module, "transposed", False):
-        return sum(x.numel() for x in reader.samples) * prod(module.weight.shape[1:])
-    return sum(shape.numel() for shape in reader.outputs) * prod(module.weight.shape[1:])
+        elements = sum(x.numel() for x in consumer.samples)
+    else:
+        elements = sum(shape.numel() for shape in consumer.outputs)
+    return elements * prod(module.weight.shape[1:])
 
 
-def _left_float(model: nn.Module, seen: Trace, rows: list[Row]) -> dict[str, str]:
-    left = {}
-    for row in rows:
-        if FLOAT in (row.weight_bits, row.input_bits):
-            left[row.name] = _why(model.get_submodule(row.name), row)
+def _left_float(model: nn.Module, trace: ModelTrace, rows: list[LayerCost]) -> dict[str, str]:
+    left = {
+        row.name: _why(model.get_submodule(row.name), row)
+        for row in rows
+        if FLOAT in (row.weight_bits, row.input_bits)
+    }
     for name, module in model.named_modules():
-        if isinstance(module, LAYERS) and not isinstance(module, QuantLayer) and name not in seen.readers:
+        is_plain = isinstance(module, CONV_AND_LINEAR) and not isinstance(module, QuantLayer)
+        if is_plain and name not in trace.consumers:
             left[name] = "did not run as a module in eval mode"
-    for name, function in seen.products:
+    for name, function in trace.products:
         left[f"{name or 'the model itself'}: {function}"] = (
             "ran as a function, not as a module; its MACs are not counted"
         )
     return left
 
 
-def _why(module: nn.Module, row: Row) -> str:
+def _why(module: nn.Module, row: LayerCost) -> str:
     if isinstance(module, QuantLayer):
         return "its weight has 32 bits" if row.weight_bits == FLOAT else "its input has 32 bits"
     if "forward" in vars(module):
@@ -122,10 +116,6 @@ def _scale(quantizer: Any) -> str:
     if not isinstance(quantizer, Quantizer):
         return "-"
     scale: nn.Module = quantizer.scale
-    if isinstance(scale, PowerOfTwo):
-        return f"{_scale_name(scale.inner)} 2^k"
-    return _scale_name(scale)
-
-
-def _scale_name(scale: nn.Module) -> str:
-    return type(scale).__name__.removesuffix("Scale").lower()
+    inner = scale.inner if isinstance(scale, PowerOfTwo) else scale
+    name = type(inner).__name__.removesuffix("Scale").lower()
+    return f"{name} 2^k" if isinstance(scale, PowerOfTwo) else name

@@ -1,4 +1,4 @@
-"""Run a model once and see what feeds each convolution and linear layer."""
+"""Run a model once and record what feeds each convolution and linear layer."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -8,74 +8,87 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from qat.layers.example import run_example, tensors
-from qat.layers.facts import DROPOUT, MATRIX_PRODUCTS, Fact, conclude
+from qat.layers.example import run_example
+from qat.layers.tensor_properties import DROPOUT, MATRIX_PRODUCTS, TensorProperties, propagate
 from qat.module_state import copy_buffers
+from qat.torch_private import tensors_in, version_of
 
-# Modules that multiply matrices; those of them that are no readers stay float.
-MATRIX_MODULES = (
-    *(nn.modules.conv._ConvNd, nn.Linear, nn.Bilinear, nn.MultiheadAttention),
-    *(nn.RNNBase, nn.RNNCellBase),
+CONV_AND_LINEAR = (
+    *(nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d),
+    *(nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d),
 )
+# Modules that multiply matrices; those that are no consumers stay float.
+MATRIX_MODULES = (*CONV_AND_LINEAR, nn.Bilinear, nn.MultiheadAttention, nn.RNNBase, nn.RNNCellBase)
 
 
 @dataclass
-class Reader:
-    """One convolution or linear layer: what it read and the shapes of what it gave, call after call."""
+class Consumer:
+    """One convolution or linear layer: its inputs and the shapes of its outputs, call by call."""
 
     name: str
-    facts: list[Fact] = field(default_factory=list)
+    properties: list[TensorProperties] = field(default_factory=list)
     samples: list[Tensor] = field(default_factory=list)
     outputs: list[torch.Size] = field(default_factory=list)
 
+    @property
+    def source(self) -> str | None:
+        """The activation module whose grid the inputs of all calls lie on; None: there is no such module."""
+        sources = {properties.source for properties in self.properties}
+        return sources.pop() if len(sources) == 1 else None
+
 
 @dataclass
-class Activation:
-    """One activation module: what is known of what it gave first, and what it gave, call after call."""
+class TracedActivation:
+    """One activation module: the properties of its first output, and its outputs, call by call."""
 
-    fact: Fact
+    properties: TensorProperties
     samples: list[Tensor] = field(default_factory=list)
 
 
 @dataclass
-class Trace(TorchFunctionMode):
-    """The readers and activations in the order in which they ran, and the matrix products outside of them.
+class ModelTrace(TorchFunctionMode):
+    """The consumers and activations in the order in which they ran, and the matrix products outside of them.
 
     Args:
-        is_reader: whether a module is a convolution or linear layer.
+        is_consumer: whether a module is a convolution or linear layer.
         is_activation: whether a module is an activation that has, or may get, a quantizer.
+
+    Attributes:
+        products: `(module, function)` for each matrix product that ran as a function.
     """
 
-    is_reader: Callable[[nn.Module], bool]
+    is_consumer: Callable[[nn.Module], bool]
     is_activation: Callable[[nn.Module], bool]
-    readers: dict[str, Reader] = field(default_factory=dict)
-    activations: dict[str, Activation] = field(default_factory=dict)
-    products: list[tuple[str, str]] = field(default_factory=list)  # the module it ran in, the function
+    consumers: dict[str, Consumer] = field(default_factory=dict)
+    activations: dict[str, TracedActivation] = field(default_factory=dict)
+    products: list[tuple[str, str]] = field(default_factory=list)
     path: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         super().__init__()
-        # The tensor is kept with its fact, so that its id is not given to another one meanwhile.
-        self._facts: dict[int, tuple[Tensor, Fact]] = {}
-        self._sharing: dict[int, list[Tensor]] = {}  # the tensors of one memory, by its place
+        # The tensor is stored with its properties, so that no other tensor can get its id.
+        self._properties: dict[int, tuple[Tensor, TensorProperties]] = {}
+        self._sharing: dict[int, list[Tensor]] = {}  # storage address -> the tensors that share it
 
-    def fact(self, x: Tensor) -> Fact:
-        if id(x) in self._facts:
-            return self._facts[id(x)][1]
-        # It came past this mode, out of a custom Function say: it may depend on all that ran before.
-        return Fact(upstream=frozenset(self.readers))
+    def find(self, x: Tensor) -> TensorProperties:
+        """The properties of a tensor."""
+        if id(x) in self._properties:
+            return self._properties[id(x)][1]
+        # The mode does not see custom autograd Functions: assume that x depends on all layers so far.
+        return TensorProperties(upstream=frozenset(self.consumers))
 
-    def learn(self, x: Tensor, fact: Fact) -> None:
-        if id(x) not in self._facts:
-            self._sharing.setdefault(_memory(x), []).append(x)
-        self._facts[id(x)] = (x, fact)
+    def record(self, x: Tensor, properties: TensorProperties) -> None:
+        """Set the properties of a tensor."""
+        if id(x) not in self._properties:
+            self._sharing.setdefault(_storage_address(x), []).append(x)
+        self._properties[id(x)] = (x, properties)
 
-    def _learn_write(self, x: Tensor, fact: Fact) -> None:
-        """Something was written into a tensor: who shares its memory holds it, too, in a part at least."""
-        for other in self._sharing.get(_memory(x), []):
-            old = self.fact(other)
-            both = Fact(old.unsigned and fact.unsigned, upstream=old.upstream | fact.upstream)
-            self.learn(other, both)
+    def _record_write(self, x: Tensor, properties: TensorProperties) -> None:
+        """Values were written into x: each tensor that shares its storage may hold them too."""
+        for other in self._sharing.get(_storage_address(x), []):
+            old = self.find(other)
+            unsigned = old.unsigned and properties.unsigned
+            self.record(other, TensorProperties(unsigned, upstream=old.upstream | properties.upstream))
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -84,76 +97,79 @@ class Trace(TorchFunctionMode):
         name = func.__name__
         if name in DROPOUT:
             return args[0] if args else kwargs["input"]
-        if name in MATRIX_PRODUCTS and not any(running in self.readers for running in self.path):
+        if name in MATRIX_PRODUCTS and not any(running in self.consumers for running in self.path):
             self.products.append((self.path[-1] if self.path else "", name))
-        # Before the call: an in-place function changes what is known of its own input.
-        fact = conclude(name, args, kwargs, self.fact)
-        given = [x for x in tensors((args, kwargs)) if not x.is_inference()]
-        versions = [x._version for x in given]
+        # Before the call, because an in-place function changes the properties of its own input.
+        properties = propagate(name, args, kwargs, self.find)
+        inputs = [x for x in tensors_in((args, kwargs)) if not x.is_inference()]
+        versions = [version_of(x) for x in inputs]
         output = func(*args, **kwargs)
-        written = [x for x, version in zip(given, versions, strict=True) if x._version != version]
-        unchanged = {id(x) for x in given} - {id(x) for x in written}
+        written = [x for x, version in zip(inputs, versions, strict=True) if version_of(x) != version]
+        unchanged = {id(x) for x in inputs} - {id(x) for x in written}
         for x in written:
-            self._learn_write(x, fact)
-        for x in tensors(output):
-            if id(x) not in unchanged:  # `x.float()` is x, where x is one already
-                self.learn(x, fact)
+            self._record_write(x, properties)
+        for x in tensors_in(output):
+            if id(x) not in unchanged:  # `x.float()` is x itself where x is float already
+                self.record(x, properties)
         return output
 
     def enter(self, name: str, module: nn.Module, inputs: list[Any]) -> None:
-        if self.is_reader(module):
-            reader = self.readers.setdefault(name, Reader(name))
-            x = tensors(inputs)[0]
-            reader.facts.append(self.fact(x))
-            reader.samples.append(x.detach().clone())
+        if self.is_consumer(module):
+            consumer = self.consumers.setdefault(name, Consumer(name))
+            x = tensors_in(inputs)[0]
+            consumer.properties.append(self.find(x))
+            consumer.samples.append(x.detach().clone())
 
     def leave(self, name: str, module: nn.Module, inputs: list[Any], output: Any) -> Any:
-        if self.is_reader(module):
-            self.readers[name].outputs.append(output.shape)
-            self.learn(output, Fact(upstream=self.fact(tensors(inputs)[0]).upstream | {name}))
+        if self.is_consumer(module):
+            self.consumers[name].outputs.append(output.shape)
+            upstream = self.find(tensors_in(inputs)[0]).upstream
+            self.record(output, TensorProperties(upstream=upstream | {name}))
         elif self.is_activation(module):
-            return self._activated(name, output)
+            return self._leave_activation(name, output)
         elif isinstance(module, MATRIX_MODULES):
-            for x in tensors(output):
-                fact = self.fact(x)
-                self.learn(x, replace(fact, upstream=fact.upstream | {name}))
+            for x in tensors_in(output):
+                properties = self.find(x)
+                self.record(x, replace(properties, upstream=properties.upstream | {name}))
         return None
 
-    def _activated(self, name: str, output: Tensor) -> Tensor:
-        fact = self.fact(output)
-        seen = self.activations.setdefault(name, Activation(fact))
-        seen.samples.append(output.detach().clone())
-        # Known by a tensor of its own: an in-place activation returns its input, and who reads that variable
-        # afterwards will read what was not quantized.
+    def _leave_activation(self, name: str, output: Tensor) -> Tensor:
+        properties = self.find(output)
+        activation = self.activations.setdefault(name, TracedActivation(properties))
+        activation.samples.append(output.detach().clone())
+        # A new tensor stands for the output: an in-place activation returns its own input, and a layer that
+        # reads the input variable afterwards does not read the quantized output.
         alias = output.view_as(output)
-        self.learn(alias, replace(fact, source=name))
+        self.record(alias, replace(properties, source=name))
         return alias
 
 
-def _memory(x: Tensor) -> int:
+def _storage_address(x: Tensor) -> int:
     try:
         return x.untyped_storage().data_ptr()
-    except RuntimeError:  # sparse, or inside torch.vmap: a memory of its own
+    except RuntimeError:  # a sparse tensor, or one inside torch.vmap: it shares its storage with no other
         return id(x)
 
 
-def trace(model: nn.Module, args: tuple[Any, ...], signed: bool, training: bool, seen: Trace) -> Trace:
-    """What happened while the model ran on the arguments, without dropout; it stays as it was.
+def trace_model(
+    model: nn.Module, args: tuple[Any, ...], trace: ModelTrace, *, signed: bool, training: bool
+) -> ModelTrace:
+    """Fill the trace by a run of the model without dropout, and return it; the model stays as it was.
 
     Args:
         model: any module.
         args: its arguments.
-        signed: whether the tensors among them may be negative.
-        training: the mode in which it runs.
-        seen: what counts as a reader, and as an activation; empty before, returned full.
+        trace: an empty trace.
+        signed: whether the tensors among the arguments may be negative.
+        training: the mode in which the model runs.
 
     Raises:
         ValueError: the model does not run on the arguments.
     """
-    for x in tensors(args):
-        seen.learn(x, Fact(unsigned=not signed))
+    for x in tensors_in(args):
+        trace.record(x, TensorProperties(unsigned=not signed))
     buffers = copy_buffers(model)
     for x in [*model.parameters(), *buffers.values()]:
-        seen.learn(x, Fact())
-    run_example(model, args, buffers, training, seen, seen)
-    return seen
+        trace.record(x, TensorProperties())
+    run_example(model, args, buffers, training, trace)
+    return trace

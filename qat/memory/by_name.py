@@ -1,4 +1,4 @@
-"""Blocks of a model made `Checkpointed` from outside, by their names."""
+"""Checkpoint the blocks of a model by their names."""
 
 from collections.abc import Sequence
 
@@ -13,12 +13,12 @@ def checkpoint_blocks(model: nn.Module, patterns: Sequence[str]) -> nn.Module:
 
     Args:
         model: the model that holds the blocks.
-        patterns: globs over module names. Where a glob matches a module and parts of it (`blocks.*`), the
-            outermost is meant.
+        patterns: globs over module names. Where a glob matches a module and parts of it (`blocks.*`), only
+            the outermost module is checkpointed.
 
     Raises:
-        ValueError: a pattern matches no module (the nearest names are listed), a block is checkpointed
-            already, it would lie inside another one, or a layer in it folds a BatchNorm outside of it.
+        ValueError: a pattern matches no module (the message lists the nearest names), a block is checkpointed
+            already or would lie inside another one, or a layer in it folds a BatchNorm outside of it.
     """
     if isinstance(patterns, str) or not all(isinstance(pattern, str) for pattern in patterns):
         raise ValueError(f"checkpoint patterns must be a list of globs like ['blocks.*']; got {patterns!r}")
@@ -28,27 +28,25 @@ def checkpoint_blocks(model: nn.Module, patterns: Sequence[str]) -> nn.Module:
         matches = match_names(pattern, modules, "checkpoint pattern")
         chosen |= {name: modules[name] for name in matches if not _container(name, matches)}
     done = [name for name, module in modules.items() if isinstance(module, Checkpointed)]
-    for name in chosen:
+    for name, block in chosen.items():
         if name in done:
             raise ValueError(f"block {name!r} is checkpointed already; once is enough")
-    every = [*chosen, *done]
-    for name in every:
-        outer = _container(name, every)
-        if outer:
+        _refuse_external_modules(name, block)
+    blocks = [*chosen, *done]
+    for name in blocks:
+        if outer := _container(name, blocks):
             raise ValueError(
                 f"block {name!r} would be checkpointed inside block {outer!r}; checkpoint one of the two"
             )
-    for name, block in chosen.items():
-        _refuse_outside_reads(name, block)
     for block in chosen.values():
         Checkpointed(block)
     return model
 
 
-def _refuse_outside_reads(name: str, block: nn.Module) -> None:
-    """The statistics of a BatchNorm outside of the block have moved by the time of the backward."""
+def _refuse_external_modules(name: str, block: nn.Module) -> None:
+    """By the time of the backward, the statistics of a BatchNorm outside of the block have moved."""
     parts = set(block.modules())
-    if any(other not in parts for part in parts for other in getattr(part, "reads", ())):
+    if any(other not in parts for part in parts for other in getattr(part, "external_modules", ())):
         raise ValueError(
             f"block {name!r} holds a layer that folds a BatchNorm which is not in the block; checkpoint the "
             "module that holds both"
@@ -56,5 +54,5 @@ def _refuse_outside_reads(name: str, block: nn.Module) -> None:
 
 
 def _container(name: str, names: Sequence[str]) -> str | None:
-    """The first of the names that contains `name`."""
+    """The first of the names whose module contains the module `name`."""
     return next((other for other in names if name.startswith(other + ".")), None)

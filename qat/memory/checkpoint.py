@@ -1,43 +1,41 @@
-"""Blocks that keep their input alone and run again in the backward, with nothing moved twice."""
+"""Blocks that save only their input and run again in the backward, without changing their state twice."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 from torch.utils.checkpoint import checkpoint
 
-from qat.memory.packing import TwoPasses
-from qat.module_state import call_on, copy_buffers
+from qat.memory.packing import CheckpointPacking
+from qat.module_state import call_on, copy_buffers, preserve_modes
+from qat.torch_private import empty_buffers, tensors_in, tree_flatten, tree_leaves, tree_unflatten, version_of
 
 
 class Checkpointed(nn.Module):
     """A block whose activations are recomputed in the backward (Chen et al. 2016, section 3).
 
-    In training the block runs on its input and only the input is kept. In the backward it runs again on
-    copies of the buffers as they were before the first run, in the modes and with the random numbers of the
-    first run: the second pass computes the same to the last bit, and observers, BatchNorm statistics and
-    counters move once. In eval mode or without grad the block is just called.
+    In training, the block runs on its input and only the input is saved. In the backward it runs again, with
+    copies of the buffers as they were before the first pass, and in the modes and with the random numbers of
+    the first pass. So the second pass computes the same to the last bit, while observers, BatchNorm
+    statistics and counters change only once. In eval mode or without grad the block is simply called.
 
-    `Checkpointed(block)` returns the block itself, of a class that is a `Checkpointed` and its own: names,
-    keys, hooks, attributes and .ckpt files are those of the plain model. Forward hooks on parts of the block
-    run in both passes.
+    `Checkpointed(block)` returns the block itself; its new class derives from `Checkpointed` and from its old
+    class. Names, keys, hooks, attributes and .ckpt files are those of the plain model. Forward hooks on parts
+    of the block run in both passes.
 
     Args:
-        block: any module. Its state must live in parameters and buffers, and it must not write into its
-            input.
+        block: any module. Its state must be in its parameters and buffers, and it must not change its input
+            in place.
 
-    Shape: the block's; tensors may come and go in tuples, lists and dicts.
+    Shape: the block's; its inputs and outputs may be tensors in nested tuples, lists and dicts.
 
     Raises:
-        ValueError: the block is checkpointed already; in the forward, where it returns what is no tensor.
-        RuntimeError: in the forward, where the block changes its input in place; in the backward, where a
-            parameter of the block changed since.
+        ValueError: the block is checkpointed already; in the forward, if it returns anything but tensors.
+        RuntimeError: in the forward, if the block changes its input in place; in the backward, if a parameter
+            of the block has changed since the forward.
     """
 
-    is_checkpointed: ClassVar[bool] = True  # for `quantize`, which must come before
+    is_checkpointed: ClassVar[bool] = True  # `quantize` refuses modules that have this attribute
 
     def __new__(cls, block: nn.Module) -> Any:
         if isinstance(block, Checkpointed):
@@ -46,7 +44,7 @@ class Checkpointed(nn.Module):
         return block
 
     def __init__(self, block: nn.Module) -> None:
-        pass  # the block is built; Python calls this on what `__new__` returned
+        pass  # Python calls this on the block that `__new__` returned, which is initialized already
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Shape: the block's."""
@@ -56,38 +54,41 @@ class Checkpointed(nn.Module):
             return self._compiled(*args, **kwargs)
         body = _Body(self)
         buffers = copy_buffers(body)
+        empty = dict.fromkeys(empty_buffers(body))
         modes = {part: part.training for part in self.modules()}
-        # One flat list: torch's checkpoint saves the tensors among its own arguments only.
-        leaves, form = tree_flatten((args, kwargs))
-        packing = TwoPasses(leaves)
-        weights = [(name, p, p._version) for name, p in self.named_parameters()]
-        empty = [(part, name) for part in self.modules() for name, b in part._buffers.items() if b is None]
-        runs = 0
+        # One flat list, because torch's checkpoint saves only the tensors that are arguments themselves.
+        leaves, structure = tree_flatten((args, kwargs))
+        packing = CheckpointPacking(leaves)
+        parameters = [(name, p, version_of(p)) for name, p in self.named_parameters()]
+        passes = 0
 
         def run(*leaves: Any) -> Any:
-            nonlocal runs
-            runs += 1
-            args, kwargs = tree_unflatten(leaves, form)
-            if runs == 1:
-                with packing.first():
+            nonlocal passes
+            passes += 1
+            args, kwargs = tree_unflatten(leaves, structure)
+            if passes == 1:
+                with packing.first_pass():
                     return body(*args, **kwargs)
-            changed = [name for name, p, version in weights if p._version != version]
+            changed = [name for name, p, version in parameters if version_of(p) != version]
             if changed:
                 raise RuntimeError(
                     f"{self._get_name()} runs again in the backward, but its {changed[0]} changed since the "
                     "forward; call backward before the optimizer steps or a state is loaded"
                 )
-            # Copies again: with retain_graph there may be a third run.
+            # Copy them again, because with retain_graph there may be a third pass.
             again = {name: buffer.clone() for name, buffer in buffers.items()}
-            with _modes(modes), _emptied(empty), packing.second(leaves):
-                return call_on(body, again, args, kwargs)
+            with preserve_modes(self), packing.second_pass(leaves):
+                for part, training in modes.items():
+                    part.training = training
+                return call_on(body, again | empty, args, kwargs)
 
-        versions = [x._version for x in leaves if isinstance(x, Tensor)]
+        inputs = tensors_in(leaves)
+        versions = [version_of(x) for x in inputs]
         output = checkpoint(run, *leaves, use_reentrant=False)
-        if versions != [x._version for x in leaves if isinstance(x, Tensor)]:
+        if versions != [version_of(x) for x in inputs]:
             raise RuntimeError(
-                f"{self._get_name()} changes its input in place, and would be run again on the changed one; "
-                "use inplace=False in it, or leave it unchecked"
+                f"{self._get_name()} changes its input in place, and would run again on the changed input; "
+                "use inplace=False in it, or do not checkpoint it"
             )
         for x in tree_leaves(output):
             if x is not None and not isinstance(x, Tensor):
@@ -98,31 +99,33 @@ class Checkpointed(nn.Module):
         return output
 
     def _compiled(self, *args: Any, **kwargs: Any) -> Any:
-        """The same in a graph of `torch.compile`, which takes neither hooks nor calls on other buffers.
+        """The same in a graph of `torch.compile`, which supports neither the hooks nor `functional_call`.
 
-        A compiler writes buffers when the graph has run, but its second pass would then read the written
-        ones. So the block runs on copies, whose values before the first pass belong to the graph.
+        A compiled graph writes buffers at its end, and the second pass would read the written values. So the
+        block runs on copies, whose values before the first pass are part of the graph.
         """
-        owned = [
-            (part, name, b) for part in self.modules() for name, b in part._buffers.items() if b is not None
+        slots = [
+            (part, name, x)
+            for part in self.modules()
+            for name, x in part.named_buffers(recurse=False, remove_duplicate=False)
         ]
-        copies = [_snapshot(b) for _, _, b in owned]
-        for (part, name, _), copy in zip(owned, copies, strict=True):
+        copies = [_snapshot(x) for _, _, x in slots]
+        for (part, name, _), copy in zip(slots, copies, strict=True):
             setattr(part, name, copy)
         output = checkpoint(super().forward, *args, use_reentrant=False, **kwargs)
-        for (part, name, b), copy in zip(owned, copies, strict=True):
-            setattr(part, name, b)
-            b.copy_(copy)
+        for (part, name, x), copy in zip(slots, copies, strict=True):
+            setattr(part, name, x)
+            x.copy_(copy)
         return output
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        # The class was made here, so it has no importable name: copies and pickles make it anew.
+        # The class is created at run time and cannot be imported by name, so copies and pickles create it.
         return _blank, (type(self).__mro__[2],), self.__getstate__()
 
 
 @torch.library.custom_op("qat::snapshot", mutates_args=())
 def _snapshot(x: Tensor) -> Tensor:
-    """A copy that a compiler keeps for the second pass: it would make a clone anew, of the written buffer."""
+    """A copy that the compiler keeps for the second pass; it would clone the written buffer instead."""
     return x.clone()
 
 
@@ -132,7 +135,7 @@ def _(x: Tensor) -> Tensor:
 
 
 class _Body(nn.Module):
-    """What a checkpointed block does: its own forward, past the one that checkpoints."""
+    """The forward of a checkpointed block's old class."""
 
     def __init__(self, block: Checkpointed) -> None:
         super().__init__()
@@ -153,29 +156,3 @@ def _checkpointed(base: type[nn.Module]) -> Any:
 
 def _blank(base: type[nn.Module]) -> Any:
     return object.__new__(_checkpointed(base))
-
-
-@contextmanager
-def _modes(modes: dict[nn.Module, bool]) -> Iterator[None]:
-    """Modules in the modes given; afterwards in those that they were in."""
-    before = {module: module.training for module in modes}
-    try:
-        for module, training in modes.items():
-            module.training = training
-        yield
-    finally:
-        for module, training in before.items():
-            module.training = training
-
-
-@contextmanager
-def _emptied(slots: Sequence[tuple[nn.Module, str]]) -> Iterator[None]:
-    """Buffers that were None are so again; afterwards they hold what they held."""
-    before = [part._buffers[name] for part, name in slots]
-    try:
-        for part, name in slots:
-            part._buffers[name] = None
-        yield
-    finally:
-        for (part, name), buffer in zip(slots, before, strict=True):
-            part._buffers[name] = buffer

@@ -1,4 +1,4 @@
-"""Checkpointing written out: one Function that keeps its entry and runs its block again in the backward."""
+"""Checkpointing written by hand: one Function that saves its inputs and runs its block again."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,14 +11,14 @@ from qat.module_state import call_on, copy_buffers
 
 
 class Recompute(torch.autograd.Function):
-    """A block that saves its inputs alone; `recompute` calls it.
+    """A block that saves only its inputs; `recompute` calls it.
 
-    Forward: `block(*inputs)`, without a graph. Gradient: that of the block, by running it again.
+    Forward: `block(*inputs)`, without a graph. Gradient: the block's, from a second pass in the backward.
 
     The parameters are inputs of the Function, so that they get gradients too. Grad mode is off in a
-    Function's forward and backward: the second pass must switch it on. It runs with the random state, the
-    autocast state and copies of the buffers of the first pass, and so computes the same to the last bit while
-    nothing moves twice. A second derivative is refused.
+    Function's forward and backward, so the second pass must switch it on. That pass uses the random state,
+    the autocast state and copies of the buffers of the first pass: it computes the same to the last bit, and
+    no buffer changes twice. A second derivative is refused.
 
     Source: Chen et al. 2016, "Training deep nets with sublinear memory cost", section 3.
     """
@@ -44,7 +44,7 @@ class Recompute(torch.autograd.Function):
             for x, needed in zip(tensors, ctx.needs_input_grad[2:], strict=True)
         ]
         inputs, parameters = leaves[: count - len(ctx.names)], leaves[count - len(ctx.names) :]
-        # Copies once more: with retain_graph this backward may run again.
+        # Copy them again: with retain_graph this backward may run once more.
         state = dict(zip(ctx.buffers, (buffer.clone() for buffer in buffers), strict=True))
         state |= dict(zip(ctx.names, parameters, strict=True))
         enabled, dtype = ctx.autocast
@@ -65,18 +65,18 @@ class Recompute(torch.autograd.Function):
 def recompute(block: nn.Module, *inputs: Tensor) -> Tensor:
     """`block(*inputs)`, whose activations are recomputed in the backward.
 
-    What `Checkpointed` does with `torch.utils.checkpoint`, written out in one Function to be read; use that
-    one in networks. Here the block takes tensors by position, returns one tensor, and nothing is
-    differentiated twice; `torch.compile` does not take it, for it reads the random state.
+    This is what `Checkpointed` does with `torch.utils.checkpoint`, in one Function that is easy to read; use
+    `Checkpointed` in networks. Here the block takes tensors by position and returns one tensor, there is no
+    second derivative, and `torch.compile` cannot trace it, because it reads the random state.
 
     Args:
-        block: any module whose state lies in parameters and buffers.
+        block: any module whose state is in its parameters and buffers.
         inputs: at least one tensor.
 
     Shape: the block's.
 
     Raises:
-        RuntimeError: in the backward, where a second derivative is asked for.
+        RuntimeError: in the backward, if a second derivative is requested.
     """
     names, parameters = zip(*block.named_parameters(), strict=True) if list(block.parameters()) else ((), ())
     return Recompute.apply(block, names, *inputs, *parameters)

@@ -1,7 +1,6 @@
 """Which storages hold values on a grid, and what is kept of a tensor that autograd saves."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeGuard
@@ -11,34 +10,27 @@ import torch
 from torch import Tensor, nn
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_leaves
 
 from qat.gradients import ROUNDINGS
-from qat.memory.codes import Bools, Codes
+from qat.memory.codec import BoolCodec, GridCodec
 from qat.quantizers import Quantizer
 from qat.quantizers.keep_grid import keeps_grid
 from qat.quantizers.kernels import is_dense
+from qat.torch_private import tensors_in, version_of, without_torch_function
 
 Hook = Callable[[Any], Any]
 
 
-@contextmanager
-def _unseen() -> Iterator[None]:
-    """What packing itself does needs no following, and would take twice as long under a function mode."""
-    with torch._C.DisableTorchFunction():
-        yield
-
-
 @dataclass(eq=False)
-class _Form:
-    """How the storage of one tensor is packed, and the packed tensor while somebody keeps it.
+class StorageFormat:
+    """How the storage of one tensor is packed, and a weak reference to the packed tensor.
 
     Args:
-        codes: what the codes mean.
-        size, stride, dtype: of the whole tensor; what is saved may be a view of it.
+        codec: encodes and decodes the values.
+        size, stride, dtype: of the tensor that fills the storage; a saved tensor may be a view of it.
     """
 
-    codes: Codes | Bools
+    codec: GridCodec | BoolCodec
     size: torch.Size
     stride: tuple[int, ...]
     dtype: torch.dtype
@@ -46,34 +38,38 @@ class _Form:
 
 
 @dataclass(eq=False)
-class _Packed:
-    """One saved tensor: packed, and the view of the whole that it is."""
+class PackedTensor:
+    """A saved tensor that is packed, and which view of its storage it is."""
 
-    held: Any
-    form: _Form
+    content: Any
+    format: StorageFormat
     view: tuple[torch.Size, tuple[int, ...], int]
 
 
 @dataclass(eq=False)
-class _Kept:
-    """One saved tensor as it is, and the version in which it was saved."""
+class UnpackedTensor:
+    """A saved tensor that is kept as it is, and its version at that time."""
 
-    held: Any
+    content: Any
     version: int
 
 
 class Packing(TorchFunctionMode):
-    """Which storages hold values on a grid, and what is kept of a saved tensor.
+    """Knows which storages hold values on a grid, and packs the tensors that autograd saves.
 
-    As a function mode it follows values through max-pooling, copies and zero padding, which keep the grid.
+    As a function mode it follows values through functions that keep the grid: max-pooling, copies, padding.
+
+    Args:
+        outer: knows what a checkpointed block reads without getting it as an argument.
     """
 
     def __init__(self, outer: "Packing | None" = None) -> None:
         super().__init__()
-        self._outer = outer  # knows what a block reads that is no argument of it
-        # By storage, with the version then. A weak reference also keeps the storage's address from re-use.
-        self._forms: dict[StorageWeakRef, tuple[int, _Form]] = {}
-        self._many = 64
+        self._outer = outer
+        # Storage -> the version of its tensor, and its format. A weak reference also keeps the storage's
+        # address from being used again.
+        self._formats: dict[StorageWeakRef, tuple[int, StorageFormat]] = {}
+        self._next_cleanup = 64  # entries
         self.closed = False
 
     def __torch_function__(
@@ -83,101 +79,91 @@ class Packing(TorchFunctionMode):
         output = func(*args, **kwargs)
         name = getattr(func, "__name__", "")
         if torch.is_grad_enabled() and keeps_grid(name, args, kwargs):
-            source = next(x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor))
-            self._follow(source, output, pads=name == "pad")
+            self._propagate(tensors_in((args, kwargs))[0], output, pads=name == "pad")
         return output
 
-    def learn(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        """A hook on the forward of every module: note what quantizers give."""
-        # Hooks are the process's: other threads, and what saves nothing, are none of this one's business.
+    def record_output(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        """A forward hook of all modules, which records the outputs of quantizers."""
+        # The hook is global: it is also called in other threads, and where nothing is saved.
         if current() is not self or not torch.is_grad_enabled():
             return
-        if _is_known(module) and module.enabled and args and _is_whole(output):
-            # torch never forgets hooks that see arguments by name, so a ReLU is not seen here.
+        # torch never releases hooks that get keyword arguments, so this one does not see `relu=True`. In eval
+        # mode a dynamic scale depends on it.
+        if _is_on_grid(module) and module.enabled and args and _fills_storage(output):
             if module.scale.is_dynamic and not module.training:
                 return
-            with torch.no_grad(), _unseen():
-                scale = module.scale(args[0]).clone()  # the next batch will move it in place
+            with torch.no_grad(), without_torch_function():
+                scale = module.scale(args[0]).clone()  # the next batch changes the scale in place
                 zero_point = module.scale.zero_point(scale)
-            self._make(output, Codes(module.grid, scale, zero_point))
+            self._record_new(output, GridCodec(module.grid, scale, zero_point))
 
-    def _follow(self, source: Tensor, output: Any, pads: bool) -> None:
-        form = self.find(source)
-        if form is None or not isinstance(form.codes, Codes) or form.codes.scale.numel() > 1:
+    def _propagate(self, source: Tensor, output: Any, pads: bool) -> None:
+        found = self.find(source)
+        if found is None or not isinstance(found.codec, GridCodec) or found.codec.scale.numel() > 1:
             return
-        if pads and form.codes.grid.step != 1:
+        if pads and found.codec.grid.step != 1:
             return  # 0 is no code of {-1, +1}
-        for x in tree_leaves(output):
-            if isinstance(x, Tensor) and x.dtype == source.dtype and self.find(x) is None and _is_whole(x):
-                self._make(x, form.codes)
+        for x in tensors_in(output):
+            if x.dtype == source.dtype and self.find(x) is None and _fills_storage(x):
+                self._record_new(x, found.codec)
 
-    def _make(self, x: Tensor, codes: Codes | Bools) -> _Form | None:
-        if codes.bits >= 8 * x.dtype.itemsize or x.numel() < 8:
-            return None  # nothing to be gained
-        form = _Form(codes, x.shape, x.stride(), x.dtype)
-        self.note(x, form)
-        return form
+    def _record_new(self, x: Tensor, codec: GridCodec | BoolCodec) -> StorageFormat | None:
+        if codec.bits >= 8 * x.dtype.itemsize or x.numel() < 8:
+            return None  # packing would save nothing
+        new = StorageFormat(codec, x.shape, x.stride(), x.dtype)
+        self.record(x, new)
+        return new
 
-    def note(self, x: Tensor, form: _Form) -> None:
-        """Know from now on that the tensor is of this form, unless it changes."""
-        if len(self._forms) > self._many:
-            self._forms = {key: known for key, known in self._forms.items() if not key.expired()}
-            self._many = 2 * len(self._forms) + 64
-        self._forms[StorageWeakRef(x.untyped_storage())] = x._version, form
+    def record(self, x: Tensor, storage_format: StorageFormat) -> None:
+        """Record the format of the tensor's storage; it is valid until the tensor is changed in place."""
+        if len(self._formats) > self._next_cleanup:
+            self._formats = {key: value for key, value in self._formats.items() if not key.expired()}
+            self._next_cleanup = 2 * len(self._formats) + 64
+        self._formats[StorageWeakRef(x.untyped_storage())] = version_of(x), storage_format
 
-    def find(self, x: Any) -> _Form | None:
-        """The form of the storage of a tensor; None: unknown, or no tensor."""
+    def find(self, x: Any) -> StorageFormat | None:
+        """The format of the storage of a tensor; None: it is unknown, or x is not a tensor."""
         if not isinstance(x, Tensor):
             return None
-        version, form = self._forms.get(StorageWeakRef(x.untyped_storage()), (None, None))
-        if form is None:
+        version, found = self._formats.get(StorageWeakRef(x.untyped_storage()), (None, None))
+        if found is None:
             return self._outer.find(x) if self._outer else None
-        return form if (version, form.dtype) == (x._version, x.dtype) else None
+        return found if (version, found.dtype) == (version_of(x), x.dtype) else None
 
     @torch.no_grad()
-    def pack(self, x: Tensor, outer: Hook | None, computed: bool) -> _Packed | _Kept:
-        """What is kept of a saved tensor.
+    def pack(self, x: Tensor, outer: Hook | None, computed: bool) -> PackedTensor | UnpackedTensor:
+        """What autograd keeps of a tensor that it saves.
 
         Args:
             x: the tensor.
-            outer: what enclosing hooks do with what is kept; None: there are none.
-            computed: False: any tensor of its shape may take the place of the packed one.
+            outer: the pack hook of the enclosing hooks; None: there are none.
+            computed: whether to compute the codes; False: keep a placeholder of their shape and type.
         """
-        form, held = self._held(x, computed)
-        held = outer(held) if outer else held
-        if form is None:
-            return _Kept(held, x._version)
-        return _Packed(held, form, (x.shape, x.stride(), int(x.storage_offset())))
-
-    @_unseen()
-    def _held(self, x: Tensor, computed: bool) -> tuple[_Form | None, Tensor]:
-        """The form of a saved tensor and its packed codes; None and the tensor where it is not packed."""
-        form = self.find(x)
-        if form is None and x.dtype == torch.bool and _is_whole(x):
-            form = self._make(x, Bools())
-        if form is None:
-            return None, x.detach()  # with its graph it would keep itself alive
-        packed = form.packed()
-        if packed is None:
-            whole = x.as_strided(form.size, form.stride, 0)
-            packed = form.codes.encode(whole) if computed else _stand_in(whole, form.codes.bits)
-            form.packed = ref(packed)
-        return form, packed
+        # This code needs no following, and would take twice as long under a function mode.
+        with without_torch_function():
+            found = self.find(x)
+            if found is None and x.dtype == torch.bool and _fills_storage(x):
+                found = self._record_new(x, BoolCodec())
+            content = x.detach() if found is None else _encoded(x, found, computed)
+        content = outer(content) if outer else content
+        if found is None:
+            return UnpackedTensor(content, version_of(x))
+        return PackedTensor(content, found, (x.shape, x.stride(), int(x.storage_offset())))
 
     @torch.no_grad()
-    def unpack(self, kept: _Packed | _Kept, outer: Hook | None) -> Tensor:
-        """The saved tensor again.
+    def unpack(self, saved: PackedTensor | UnpackedTensor, outer: Hook | None) -> Tensor:
+        """The saved tensor.
 
         Raises:
-            RuntimeError: it was kept as it was, and changed in place since.
+            RuntimeError: it was not packed, and was changed in place since.
         """
-        x: Tensor = outer(kept.held) if outer else kept.held
-        if isinstance(kept, _Packed):
-            form = kept.form
-            with _unseen():
-                return form.codes.decode(x, form.size, form.stride, form.dtype).as_strided(*kept.view)
-        # Under hooks autograd does not look itself. What enclosing hooks keep is theirs to look after.
-        if outer is None and x._version != kept.version:
+        x: Tensor = outer(saved.content) if outer else saved.content
+        if isinstance(saved, PackedTensor):
+            of = saved.format
+            with without_torch_function():
+                return of.codec.decode(x, of.size, of.stride, of.dtype).as_strided(*saved.view)
+        # Under hooks autograd does not check versions itself. Enclosing hooks may keep a copy: they check.
+        if outer is None and version_of(x) != saved.version:
             raise RuntimeError(
                 f"a tensor of shape {tuple(x.shape)} that is needed for the backward was changed in place "
                 "after the forward that saved it; change a copy, or call backward first"
@@ -189,24 +175,35 @@ CURRENT: ContextVar[Packing | None] = ContextVar("packing", default=None)
 
 
 def current() -> Packing | None:
-    """The packing that is on in this thread."""
-    # Contexts of interleaved generators close in any order: the one that is restored may be closed.
+    """The packing that is active in this thread."""
+    # Contexts of interleaved generators close in any order, so the one that is restored may be closed.
     packing = CURRENT.get()
     return None if packing is None or packing.closed else packing
 
 
-def _is_known(module: nn.Module) -> TypeGuard[Quantizer]:
-    """Whether what the module gives is sure to lie on its grid: one of one's own may add what it likes."""
-    own = not isinstance(module, Quantizer) or type(module).forward is not Quantizer.forward
-    return not own and module.rounding in ROUNDINGS.values()
+def _is_on_grid(module: nn.Module) -> TypeGuard[Quantizer]:
+    """Whether the module's output must lie on its grid; a user-defined forward or rounding may leave it."""
+    if not isinstance(module, Quantizer) or type(module).forward is not Quantizer.forward:
+        return False
+    return module.rounding in ROUNDINGS.values()
 
 
-def _stand_in(x: Tensor, bits: int) -> Tensor:
-    """As large as the codes of x in shape and type, but without memory of its own."""
+def _encoded(x: Tensor, storage_format: StorageFormat, computed: bool) -> Tensor:
+    """The codes of the storage of x, encoded once as long as they are kept; or a placeholder of them."""
+    packed = storage_format.packed()
+    if packed is None:
+        codec, whole = storage_format.codec, x.as_strided(storage_format.size, storage_format.stride, 0)
+        packed = codec.encode(whole) if computed else _placeholder(whole, codec.bits)
+        storage_format.packed = ref(packed)
+    return packed
+
+
+def _placeholder(x: Tensor, bits: int) -> Tensor:
+    """A tensor with the shape and type of the codes of x, but almost no memory."""
     count, dtype = (x.numel(), torch.int16) if bits == 16 else (-(-x.numel() * bits // 8), torch.uint8)
     return torch.zeros((), dtype=dtype, device=x.device).expand(count)
 
 
-def _is_whole(x: Tensor) -> bool:
+def _fills_storage(x: Tensor) -> bool:
     """Whether the elements fill the storage, each once."""
     return is_dense(x) and not x.storage_offset() and x.untyped_storage().nbytes() == x.numel() * x.itemsize

@@ -67,7 +67,7 @@ def load_state(
         model.load_state_dict(ckpt["state_dict"], strict=True)
     except ValueError as error:
         raise ValueError(
-            f"{argument} {path} has other bits than this configuration ({remedy(ckpt)}): {error}"
+            f"{argument} {path} is of another quantization than this configuration ({remedy(ckpt)}): {error}"
         ) from error
     except RuntimeError as error:  # torch writes a title, then a line for each problem
         first = one_line(str(error).partition("\n")[2].partition("\n")[0]).rstrip(". ")

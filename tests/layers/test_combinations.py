@@ -1,4 +1,4 @@
-"""Scales, roundings, bits and flags in any combination: a training step, and levels that are right."""
+"""Scales, roundings, bits and flags in all kinds of combinations: a training step, and the right levels."""
 
 import itertools
 from typing import Any, get_args
@@ -11,7 +11,7 @@ from qat.gradients import ROUNDINGS
 from qat.layers import Quantization, QuantLayer, quantize
 from qat.quantizers import ActivationScaleName, WeightScaleName
 
-# The flags and the bits take turns, so that each meets each scale and rounding; all products are 1,800.
+# Flags and bits are cycled, so that each is combined with each scale and rounding; all products are 1,800.
 FLAGS = itertools.cycle(itertools.product((False, True), repeat=3))
 BITS = itertools.cycle((1, 2, 3, 4, 8, 16, 5))
 COMBINATIONS = [

@@ -21,7 +21,7 @@ CONFIGS = {
     "one bit, power of two": Quantization(weight_bits=1, activation_bits=1, power_of_two=True),
 }
 
-USUAL = ("observed", "learned")
+COMMON = ("observed", "learned")
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +38,7 @@ def built(config: Quantization) -> nn.Module:
 
 
 def assert_same_steps(a, b, modules: tuple[nn.Module, nn.Module]) -> None:
-    """Three steps on changing data; b is the one that is right."""
+    """Three steps on changing data; b is the reference."""
     for step in range(3):
         results = []
         for run, module in zip((a, b), modules, strict=True):
@@ -56,7 +56,7 @@ def assert_same_steps(a, b, modules: tuple[nn.Module, nn.Module]) -> None:
 # aot_eager: the graph is made as for the real compiler, but its operations are torch's own.
 @pytest.mark.parametrize("checkpointed", [False, True], ids=["plain", "checkpointed"])
 @pytest.mark.parametrize(
-    "name", [n if n in USUAL else pytest.param(n, marks=pytest.mark.slow) for n in CONFIGS]
+    "name", [n if n in COMMON else pytest.param(n, marks=pytest.mark.slow) for n in CONFIGS]
 )
 def test_one_graph_and_the_eager_values(name: str, checkpointed: bool) -> None:
     model = built(CONFIGS[name])

@@ -7,6 +7,7 @@ import torch
 
 from qat.gradients import round_ste, round_zero
 from qat.layers import Quantization
+from qat.layers.config import Conversion
 
 BITS = ["weight_bits", "activation_bits", "first_last_bits", "input_bits"]
 
@@ -77,7 +78,7 @@ def test_a_pattern_that_matches_no_layer() -> None:
         Quantization(layers={"c": {"rounding": "ste"}}).resolve(["aaa"], ["bbb"])
 
 
-def test_weights_are_not_an_activations_own() -> None:
+def test_weight_bits_do_not_match_an_activation() -> None:
     config = Quantization(layers={"a": {"weight_bits": 2}})
     with pytest.raises(ValueError, match="layers pattern 'a' matches nothing; choose from: bbb"):
         config.resolve(["bbb"], ["a"])
@@ -122,7 +123,7 @@ def test_choices_that_do_not_go_together(arguments: dict, message: str) -> None:
         Quantization(**arguments)
 
 
-def test_what_concerns_weights_alone_is_not_an_activations_own() -> None:
+def test_options_of_weights_do_not_match_activations() -> None:
     for key, value in {"weight_scale": "learned", "weight_observer": "mse", "per_channel": False}.items():
         with pytest.raises(ValueError, match="layers pattern 'act' matches nothing"):
             Quantization(layers={"act": {key: value}}).resolve(["conv"], ["act"])
@@ -133,9 +134,9 @@ def test_what_concerns_weights_alone_is_not_an_activations_own() -> None:
 @pytest.mark.parametrize(
     "rounding", [len, print, math.floor, lambda x: None, lambda x: x.sum(), lambda x: x.int()]
 )
-def test_a_rounding_that_is_none(rounding: object) -> None:
+def test_a_function_that_is_no_rounding(rounding: object) -> None:
     with pytest.raises(
-        ValueError, match=r"rounding must give a tensor for a tensor, of its shape and dtype; .* gave "
+        ValueError, match=r"rounding must return a tensor for a tensor, of its shape and dtype; .* returned "
     ):
         Quantization(rounding=rounding)
 
@@ -153,8 +154,27 @@ def test_a_configuration_draws_no_random_numbers() -> None:
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_a_pattern_that_comes_too_late_to_have_a_say() -> None:
+def test_a_pattern_that_comes_too_late_to_have_an_effect() -> None:
     layers = {"*": {"weight_bits": 3}, "fc": {"weight_bits": 2}}
-    with pytest.raises(ValueError, match=r"layers\['fc'\] has no say: .* match all that it does: fc; put it"):
+    with pytest.raises(
+        ValueError, match=r"layers\['fc'\] has no effect: .* match all of its layers: fc; put it"
+    ):
         Quantization(layers=layers).resolve(["conv", "fc"], [])
     assert len(Quantization(layers=dict(reversed(layers.items()))).resolve(["conv", "fc"], [])) == 2
+
+
+def test_the_deployable_preset_expands_into_options_of_quantizers_and_of_the_conversion() -> None:
+    assert Quantization().conversion == Conversion(None, False)
+    config = Quantization(deployable=True, weight_bits=2)
+    assert config.conversion == Conversion(idle_activation_bits=8, absorb_batchnorm=True)
+    assert config.expand_preset() == Quantization(2, power_of_two=True, weight_observer="mse")
+    chosen = Quantization(deployable=True, weight_observer="percentile")
+    assert chosen.expand_preset().weight_observer == "percentile"
+    learned = Quantization(deployable=True, weight_scale="learned")
+    assert learned.expand_preset() == Quantization(weight_scale="learned", power_of_two=True)
+
+
+def test_an_override_is_applied_before_the_preset_is_expanded() -> None:
+    config = Quantization(deployable=True, layers={"a": {"weight_scale": "learned"}})
+    (own,) = config.resolve(["a", "b"], []).values()
+    assert (own.weight_scale, own.weight_observer, own.power_of_two) == ("learned", "max", True)

@@ -1,4 +1,4 @@
-"""The conversion: every convolution and linear layer sees both operands on a grid."""
+"""The conversion: every convolution and linear layer gets both operands on a grid."""
 
 import copy
 from collections.abc import Callable
@@ -54,12 +54,12 @@ def test_names_keys_and_parameters_stay(name: str) -> None:
     assert [key for key in model.state_dict() if "quantizer" not in key] == keys
 
 
-def test_one_quantizer_serves_all_readers_of_an_activation() -> None:
+def test_one_quantizer_serves_all_consumers_of_an_activation() -> None:
     model = quantize(ResNet8(), Quantization(), torch.zeros(2, 3, 32, 32))
     block = model.blocks[1]
     assert isinstance(model.blocks[0].act2, QuantReLU)
-    for reader in (block.conv1, block.shortcut, block.conv2):
-        assert isinstance(reader.input_quantizer, nn.Identity)
+    for consumer in (block.conv1, block.shortcut, block.conv2):
+        assert isinstance(consumer.input_quantizer, nn.Identity)
     # The last activation feeds the average pool alone: the linear layer quantizes what comes out of it.
     assert type(model.blocks[2].act2) is nn.ReLU
     assert isinstance(model.fc.input_quantizer, Quantizer)
@@ -533,7 +533,7 @@ def test_who_reads_around_an_in_place_activation_is_not_left_float(levels: Level
     assert all(inputs <= 4 for inputs, _ in levels(model, x)[1:])
 
 
-def test_a_layers_own_bits_reach_the_activation_that_it_alone_reads() -> None:
+def test_the_bits_of_a_layer_hold_for_an_activation_that_only_it_reads() -> None:
     config = Quantization(layers={"second": {"activation_bits": 2}})
     model = quantize(Line(nn.ReLU()), config, torch.rand(2, 3, 8, 8))
     assert grid(model.between.quantizer) == (2, False)
@@ -556,7 +556,7 @@ def test_a_layers_own_bits_where_others_read_the_same_activation() -> None:
         quantize(ResNet8(), config, torch.rand(2, 3, 32, 32))
 
 
-def test_an_activations_own_bits_hold_for_its_readers() -> None:
+def test_the_bits_of_an_activation_hold_for_its_consumers() -> None:
     config = Quantization(layers={"between": {"activation_bits": 3}, "second": {"weight_bits": 5}})
     model = quantize(Line(nn.ReLU()), config, torch.rand(2, 3, 8, 8))
     assert grid(model.between.quantizer) == (3, False)

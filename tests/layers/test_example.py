@@ -1,4 +1,4 @@
-"""Running a model once: what is refused, in one line, for every function that does it."""
+"""A run of an example: each function that does one refuses bad input in one line."""
 
 from collections.abc import Callable
 from functools import partial
@@ -76,7 +76,7 @@ def test_refused(run: Callable, model, example: Tensor | tuple, message: str) ->
 
 @pytest.mark.parametrize("x", [X.to_sparse(), X * 1j, X.to("meta")])
 @pytest.mark.parametrize("run", RUNNERS)
-def test_tensors_that_no_layer_takes(run: Callable, x: Tensor) -> None:
+def test_tensors_that_layers_do_not_support(run: Callable, x: Tensor) -> None:
     with pytest.raises(
         ValueError, match=f"example must hold dense real tensors, got a {x.layout}.*{x.dtype}"
     ):
@@ -84,7 +84,7 @@ def test_tensors_that_no_layer_takes(run: Callable, x: Tensor) -> None:
 
 
 @pytest.mark.parametrize("config", [None, {"weight_bits": 4}, Quantization])
-def test_a_configuration_that_is_none(config: object) -> None:
+def test_a_configuration_of_a_wrong_type(config: object) -> None:
     with pytest.raises(ValueError, match="config must be a Quantization, got "):
         quantize(nn.Linear(4, 2), config, X)
 

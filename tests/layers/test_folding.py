@@ -1,6 +1,7 @@
 """BatchNorm folded into the layer before it: the same function without it."""
 
 import copy
+import gc
 from types import SimpleNamespace
 
 import pytest
@@ -16,7 +17,7 @@ IMAGES, ROWS, SERIES = (3, 4, 6, 6), (3, 4), (3, 4, 9)
 
 
 def randomised(model: nn.Module) -> nn.Module:
-    """In double precision, with statistics that mean something; one gamma 0, some negative."""
+    """In double precision, with random statistics; one gamma is 0, some are negative."""
     torch.manual_seed(0)
     for module in model.modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm):
@@ -63,8 +64,8 @@ def test_a_pair_is_one_layer(layer: nn.Module, norm: nn.Module, shape: tuple[int
     assert list(model.state_dict()) == ["0.weight", "0.bias"]
 
 
-class Reads(nn.Module):
-    """A pair, and something else that happens to it."""
+class Pair(nn.Module):
+    """A convolution and a BatchNorm, and one more thing that reads or changes them, by `case`."""
 
     def __init__(self, case: str) -> None:
         super().__init__()
@@ -108,6 +109,12 @@ class Reads(nn.Module):
                 return self.bn(y), y
             case "stored":
                 self.seen = y
+            case "stored_alias":
+                self.seen = y.data
+            case "stored_by_a_closure":
+                self.seen = lambda: y
+            case "alias":
+                return self.bn(y) + y.data
             case "object":
                 return SimpleNamespace(logits=self.bn(y), features=y)
             case "twice":
@@ -145,8 +152,13 @@ KEPT = {
     "in_place": "the output of conv is also read by the model itself",
     "view": "the output of conv is also read by the model itself",
     "returned": "the output of conv is also read by the model's caller",
-    "stored": "the output of conv is also read by whoever keeps it after the forward",
-    "object": "the output of conv is also read by whoever keeps it after the forward",
+    "stored": "the output of conv is also read by an attribute or object that keeps it",
+    "stored_alias": (
+        "the output of conv is also read by an attribute or object that keeps it, the model itself"
+    ),
+    "stored_by_a_closure": "the output of conv is also read by an attribute or object that keeps it",
+    "alias": "the output of conv is also read by the model itself",
+    "object": "the output of conv is also read by an attribute or object that keeps it",
     "twice": "conv runs more than once",
     "norm_twice": "it ran 2 times on the example",
     "shared": "conv shares its weight or bias with other",
@@ -169,7 +181,7 @@ KEPT = {
 
 @pytest.mark.parametrize("case", KEPT)
 def test_what_does_not_fold_stays_and_says_why(case: str) -> None:
-    model = randomised(Reads(case))
+    model = randomised(Pair(case))
     before = copy.deepcopy(model.state_dict())
     done = fold_batchnorm(model, torch.randn(3, 4, 6, 6, dtype=torch.float64))
     assert done == Folding({}, {"bn": KEPT[case]})
@@ -177,13 +189,29 @@ def test_what_does_not_fold_stays_and_says_why(case: str) -> None:
 
 
 def test_the_shape_of_a_tensor_is_no_reading_of_it() -> None:
-    class Sized(Reads):
+    class Sized(Pair):
         def forward(self, x: Tensor) -> Tensor:
             y = self.conv(x)
             assert y.size(1) == y.shape[1]
             return self.bn(y)
 
     assert check(randomised(Sized("")), torch.randn(3, 4, 6, 6, dtype=torch.float64)).folded == {"bn": "conv"}
+
+
+def test_a_reference_cycle_that_nobody_can_reach_keeps_no_output() -> None:
+    class Cycle(Pair):
+        def forward(self, x: Tensor) -> Tensor:
+            y = self.conv(x)
+            cycle = [y]
+            cycle.append(cycle)
+            return self.bn(y)
+
+    gc.disable()
+    try:
+        done = check(randomised(Cycle("")), torch.randn(3, 4, 6, 6, dtype=torch.float64))
+    finally:
+        gc.enable()
+    assert done.folded == {"bn": "conv"}
 
 
 def test_a_batchnorm_that_is_also_held_elsewhere_is_gone_there_too() -> None:

@@ -119,10 +119,10 @@ def test_what_is_left_float_is_listed_with_the_reason() -> None:
     assert whole.not_run == ["auxiliary"]
     text = str(whole)
     assert "left float: volume: there is no quantized form of Conv3d" in text
-    assert "runs in training alone: auxiliary" in text
+    assert "runs in training only: auxiliary" in text
 
 
-def test_input_bits_of_two_readers_of_which_one_quantizes_anew() -> None:
+def test_input_bits_of_two_consumers_of_which_one_quantizes_its_own_input() -> None:
     class Fork(nn.Module):
         def __init__(self) -> None:
             super().__init__()

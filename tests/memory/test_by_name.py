@@ -1,4 +1,4 @@
-"""Blocks made `Checkpointed` by their names: what is refused."""
+"""Blocks checkpointed by their names: what is refused."""
 
 import pytest
 import torch

@@ -22,7 +22,7 @@ from qat.models import LeNet, ResNet8, SmallCNN
 
 
 class Block(nn.Module):
-    """Convolution, BatchNorm, ReLU, dropout; all of it `twice` a call where told so."""
+    """Convolution, BatchNorm, ReLU, dropout; with `twice` all of it runs twice in a call."""
 
     def __init__(self, twice: bool = False) -> None:
         super().__init__()
@@ -126,13 +126,13 @@ def test_state_moves_once_a_forward_in_every_kind_of_pass(momentum: float | None
     assert all(torch.equal(a, b) for a, b in zip(model.buffers(), twin.buffers(), strict=True))
 
 
-def test_eval_just_calls_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_eval_simply_calls_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
     block = Checkpointed(nn.Linear(4, 4)).eval()
     monkeypatch.setattr("qat.memory.checkpoint.checkpoint", None)
     assert block(torch.rand(2, 4)).shape == (2, 4)
 
 
-def test_it_keeps_its_input_alone() -> None:
+def test_it_saves_only_its_input() -> None:
     block = nn.Sequential(*(nn.Tanh() for _ in range(8)))
     stem = nn.Linear(16, 16)
     model = nn.Sequential(stem, block)
@@ -144,7 +144,7 @@ def test_it_keeps_its_input_alone() -> None:
 
 def test_a_second_backward_replays_from_the_same_state() -> None:
     model = checkpoint_blocks(quantized(net, (1, 8, 8)), ["2", "3"])
-    model(torch.rand(2, 1, 8, 8) * 5)  # from here on one more batch moves an average, not sets it
+    model(torch.rand(2, 1, 8, 8) * 5)  # the first batch sets an average, later ones move it
     loss = model(torch.rand(2, 1, 8, 8)).sum()
     parameters = list(model.parameters())
     first = torch.autograd.grad(loss, parameters, retain_graph=True)
@@ -169,7 +169,7 @@ def test_no_trace_in_names_keys_or_attributes() -> None:
 
 
 class Own(nn.Module):
-    """A block that asks for its own mode, freezes its BatchNorm, and has a part called `block`."""
+    """A block that reads its own mode, freezes its BatchNorm, and has a part called `block`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -193,7 +193,7 @@ def own_pair() -> tuple[nn.Module, nn.Module]:
     return tuple(quantize(copy.deepcopy(model).train(), Quantization(), torch.rand(2, 1, 8, 8)) for _ in "ab")
 
 
-def test_a_block_that_asks_for_its_own_mode() -> None:
+def test_a_block_that_reads_its_own_mode() -> None:
     plain, model = own_pair()
     checkpoint_blocks(model, ["0"])
     for m in (plain, model):
@@ -279,7 +279,7 @@ def test_moving_to_another_dtype() -> None:
     model(torch.rand(2, 1, 8, 8, dtype=torch.float64)).sum().backward()
 
 
-def test_a_block_that_writes_into_its_input_is_told() -> None:
+def test_a_block_that_changes_its_input_in_place_is_refused() -> None:
     model = nn.Sequential(
         nn.Linear(4, 4), Checkpointed(nn.Sequential(nn.ReLU(inplace=True), nn.Linear(4, 4)))
     )
@@ -299,7 +299,7 @@ class Nested(nn.Module):
 
 
 @pytest.mark.parametrize("within", [nullcontext, packed_activations])
-def test_weights_that_changed_before_the_backward_are_told(within: Any) -> None:
+def test_weights_that_changed_before_the_backward_are_refused(within: Any) -> None:
     block = Checkpointed(nn.Sequential(nn.Linear(2, 2), nn.Tanh()))
     optimizer = torch.optim.SGD(block.parameters(), lr=0.5)
     with within():
@@ -346,7 +346,7 @@ class Returns(nn.Module):
 
 
 @pytest.mark.parametrize("extra", [3.0, "text", {"a": 1}])
-def test_what_is_no_tensor_is_refused_where_it_is_returned(extra: Any) -> None:
+def test_a_block_that_returns_anything_but_tensors_is_refused(extra: Any) -> None:
     with pytest.raises(ValueError, match=r"Returns returns a (float|str|int); a check"):
         Checkpointed(Returns(extra))(torch.rand(2, 2))
     output, nothing = Checkpointed(Returns(None))(torch.rand(2, 2))

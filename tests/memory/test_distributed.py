@@ -31,7 +31,7 @@ def _train(rank: int, folder: str) -> None:
             optimizer.step()
         torch.save(model.state_dict(), f"{folder}/{checkpointed}-{rank}.pt")
     distributed.barrier()
-    # Gloo's threads now and then abort a process that winds down; what is tested is in the files.
+    # Gloo's threads sometimes abort a process at its exit; the files hold all that is tested.
     os._exit(0)
 
 

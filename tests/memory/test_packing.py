@@ -43,7 +43,7 @@ def batches(count: int) -> list[Tensor]:
 def run(
     model: nn.Module, within: Context, around: Context = nullcontext, steps: int = 10
 ) -> dict[str, Tensor]:
-    """Losses, gradients, state and the generator's after some steps."""
+    """Losses, gradients, the model's state and the generator's state after some steps."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     torch.manual_seed(2)
     result: dict[str, Tensor] = {}
@@ -183,7 +183,7 @@ class Branches(nn.Module):
         return self.a(y).sum() + self.b(y.flatten(2)[:, 1:]).sum() + y.sum()
 
 
-def test_a_tensor_read_by_several_is_packed_once() -> None:
+def test_a_tensor_with_several_consumers_is_packed_once() -> None:
     assert kept(Branches(), torch.rand(1, 8, 8, 8)) == 8 * 64 // 2
 
 
@@ -284,7 +284,7 @@ def test_inference_mode_and_other_threads_are_left_alone() -> None:
 
 
 class Captures(nn.Module):
-    """Reads a tensor that is none of its arguments."""
+    """Reads a tensor that is not one of its arguments."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -318,12 +318,12 @@ class Noisy(Quantizer):
 
 
 @pytest.mark.parametrize("checkpointed", [False, True])
-@pytest.mark.parametrize("of_ones_own", ["rounding", "subclass"])
-def test_what_may_be_on_no_grid_is_not_packed(of_ones_own: str, checkpointed: bool) -> None:
+@pytest.mark.parametrize("user_defined", ["rounding", "subclass"])
+def test_user_defined_outputs_are_not_packed(user_defined: str, checkpointed: bool) -> None:
     def make(checkpointed: bool) -> nn.Module:
-        model = small(Quantization(rounding=noisy if of_ones_own == "rounding" else "ste"), checkpointed)
+        model = small(Quantization(rounding=noisy if user_defined == "rounding" else "ste"), checkpointed)
         for module in model.modules():
-            if isinstance(module, Quantizer) and of_ones_own == "subclass":
+            if isinstance(module, Quantizer) and user_defined == "subclass":
                 module.__class__ = Noisy
         return model
 

@@ -50,14 +50,14 @@ def test_it_agrees_with_checkpointed_and_plain(autocast: bool, input_grad: bool)
         assert all(torch.equal(a, b) for a, b in zip(runs[0], other, strict=True))
 
 
-def test_it_saves_the_entry_alone_and_runs_twice() -> None:
+def test_it_saves_only_its_input_and_runs_twice() -> None:
     runs: list[int] = []
     tanhs = nn.Sequential(*(nn.Tanh() for _ in range(8)))
     tanhs.register_forward_hook(lambda *_: runs.append(1))
     x = torch.randn(512, 512, requires_grad=True)
     assert saved_bytes(tanhs, x).total == 8 * 2**20
     model = Recomputed(tanhs)
-    # The entry, and the random state (5,056 bytes), which a Function must save as well.
+    # The input, and the random state (5,056 bytes), which a Function must save as well.
     assert saved_bytes(model, x).total == 2**20 + torch.get_rng_state().numel()
     runs.clear()
     (ours,) = torch.autograd.grad(model(x).sum(), x)
@@ -96,7 +96,7 @@ def test_a_backward_can_be_repeated() -> None:
     assert all(torch.equal(a, b) for a, b in zip(first, torch.autograd.grad(loss, parameters), strict=True))
 
 
-def test_an_entry_changed_in_place_raises() -> None:
+def test_an_input_changed_in_place_raises() -> None:
     x = torch.ones(2, requires_grad=True) * 1
     y = recompute(nn.Tanh(), x)
     x.mul_(2)

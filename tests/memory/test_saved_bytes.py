@@ -1,4 +1,4 @@
-"""Saved bytes: exact, by layer, and without a trace."""
+"""Saved bytes: exact, by layer, and without side effects."""
 
 import copy
 
@@ -63,7 +63,7 @@ def test_what_is_dropped_and_what_the_batch_is_cut_from_do_not_count() -> None:
     assert saved_bytes(nn.Linear(8, 2), rows.detach()[:4]).total == 4 * 8 * 4
 
 
-def test_it_hands_the_output_of_the_root_on() -> None:
+def test_hooks_on_the_model_get_its_output() -> None:
     outputs: list[Tensor] = []
     model = nn.Linear(8, 2)
     model.register_forward_hook(lambda *args: outputs.append(args[2]))
@@ -71,7 +71,7 @@ def test_it_hands_the_output_of_the_root_on() -> None:
     assert outputs[0].shape == (4, 2)
 
 
-def test_it_leaves_no_trace() -> None:
+def test_it_has_no_side_effects() -> None:
     model = quantize(SmallCNN(dropout=0.5), Quantization(), torch.rand(2, 1, 28, 28)).eval()
     model.blocks[1].train()
     modes = [module.training for module in model.modules()]

@@ -12,7 +12,7 @@ CONVERSIONS = {"numpy": "Tensor.numpy", "__array__": "NumPy", "tolist": "Tensor.
 
 
 class _Watch(TorchFunctionMode):
-    """Notes each conversion and the module that makes it; both the `Watch` and the mode of `run_example`."""
+    """Notes each conversion and the module that makes it; the `Listener` of `run_example`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ def refuse_graph_breaks(model: nn.Module, args: tuple[Any, ...]) -> None:
         ValueError: it does; the message names the module and the remedy.
     """
     watch = _Watch()
-    run_example(model, args, copy_buffers(model), False, watch, watch)
+    run_example(model, args, copy_buffers(model), False, watch)
     for name, conversion in watch.found:
         kind = type(model.get_submodule(name)).__name__
         raise ValueError(

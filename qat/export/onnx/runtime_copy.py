@@ -11,8 +11,8 @@ from torch import nn
 from qat.export.onnx.operators import QuantizeDequantize, StoredWeight
 from qat.layers import QuantLayer, fold_batchnorm
 from qat.layers.activation import QUANT_ACTIVATIONS, QuantActivation
-from qat.layers.convert import QUANT_LAYERS
 from qat.layers.deployable import DEPLOYABLE, FOLDED, Deployable
+from qat.layers.insert import QUANT_LAYERS
 from qat.quantizers import Quantizer
 
 

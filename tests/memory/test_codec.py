@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from qat.memory import codes as codes_module
-from qat.memory.codes import Codes, bits_stored, pack_bits, unpack_bits
+from qat.memory import codec as codec_module
+from qat.memory.codec import GridCodec, bits_stored, pack_bits, unpack_bits
 from qat.quantizers import AsymmetricScale, IntGrid, ObservedScale, Quantizer
 
 
@@ -34,7 +34,7 @@ def quantizer(bits: int, kind: str) -> Quantizer:
 @pytest.mark.parametrize("kind", ["signed", "unsigned", "per channel", "asymmetric"])
 @pytest.mark.parametrize("bits", [1, 2, 3, 4, 5, 6, 7, 8, 16])
 def test_values_come_back_to_the_last_bit(bits: int, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codes_module, "CHUNK", 1000)
+    monkeypatch.setattr(codec_module, "CHUNK", 1000)
     chosen = quantizer(bits, kind)
     # The second is larger than one chunk.
     for dtype, shape in [
@@ -49,10 +49,10 @@ def test_values_come_back_to_the_last_bit(bits: int, kind: str, monkeypatch: pyt
             x = torch.randn(shape).to(low_precision).contiguous(memory_format=torch.channels_last)
             y = chosen(x.abs() if kind == "unsigned" else x)
             scale = chosen.scale(x)
-            codes = Codes(chosen.grid, scale, chosen.scale.zero_point(scale))
-            packed = codes.encode(y)
+            codec = GridCodec(chosen.grid, scale, chosen.scale.zero_point(scale))
+            packed = codec.encode(y)
             assert packed.untyped_storage().nbytes() == -(-y.numel() * bits_stored(bits) // 8)
-            again = codes.decode(packed, y.shape, y.stride(), y.dtype)
+            again = codec.decode(packed, y.shape, y.stride(), y.dtype)
             assert torch.equal(again, y)
             assert torch.equal(again.signbit(), y.signbit())
             assert again.stride() == y.stride()
@@ -61,7 +61,7 @@ def test_values_come_back_to_the_last_bit(bits: int, kind: str, monkeypatch: pyt
 
 def test_infinite_values_of_float16_come_back() -> None:
     grid = IntGrid(4, signed=False)
-    codes = Codes(grid, torch.tensor(1e4), None)
+    codec = GridCodec(grid, torch.tensor(1e4), None)
     y = (torch.tensor([0.0, 1.0, 15.0]) * 1e4).half()
     assert y.tolist() == [0, 1e4, float("inf")]
-    assert torch.equal(codes.decode(codes.encode(y), y.shape, y.stride(), y.dtype), y)
+    assert torch.equal(codec.decode(codec.encode(y), y.shape, y.stride(), y.dtype), y)

@@ -1,4 +1,4 @@
-"""Which quantizer goes where, of which kind: activations, scales, transposed and re-used layers."""
+"""Which quantizer goes where, and of which kind: activations, scales, transposed and re-used layers."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ Levels = Callable[[nn.Module, Tensor], list[tuple[int, int]]]
 
 
 def net(activation: nn.Module) -> nn.Sequential:
-    """A convolution, an activation, and two that read it one after the other."""
+    """Three convolutions with activations between them."""
     torch.manual_seed(0)
     return nn.Sequential(
         nn.Conv2d(3, 4, 3, padding=1, padding_mode="circular"),
@@ -29,7 +29,7 @@ def net(activation: nn.Module) -> nn.Sequential:
 @pytest.mark.parametrize(
     "activation", [nn.SiLU(inplace=True), nn.Hardswish(), nn.GELU(), nn.PReLU(4)], ids=str
 )
-def test_another_activation_that_feeds_a_layer_is_quantized_in_its_place(
+def test_an_activation_that_feeds_a_layer_is_quantized_in_its_place(
     activation: nn.Module, levels: Levels
 ) -> None:
     kind = type(activation)
@@ -50,7 +50,7 @@ def test_another_activation_that_feeds_a_layer_is_quantized_in_its_place(
     assert all(p.grad is not None for p in model.parameters())
 
 
-def test_one_activation_serves_two_readers() -> None:
+def test_one_activation_serves_two_consumers() -> None:
     class Two(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -144,7 +144,7 @@ def test_scales_by_name() -> None:
     assert kinds(Quantization(power_of_two=True)) == (PowerOfTwo,) * 3
 
 
-def test_pact_where_it_can_be_and_a_learned_scale_where_not() -> None:
+def test_pact_for_unsigned_activations_and_a_learned_scale_for_signed_ones() -> None:
     assert kinds(Quantization(activation_scale="pact")) == (ObservedScale, LearnedScale, PactScale)
 
 
@@ -160,7 +160,7 @@ def test_weight_scales_have_their_shape(scale: str, per_channel: bool) -> None:
 
 
 def test_observers_by_name() -> None:
-    # A layer whose largest weight is far off: the least squared error gives it up, the maximum does not.
+    # One weight is far larger than the others: the least squared error clips it, the maximum does not.
     results = {}
     for observer in ("max", "mse"):
         torch.manual_seed(0)
@@ -177,7 +177,7 @@ def test_observers_by_name() -> None:
 def test_scales_by_layer() -> None:
     config = Quantization(layers={"3": {"weight_scale": "learned"}, "4": {"activation_scale": "pact"}})
     assert kinds(config) == (LearnedScale, ObservedScale, PactScale)
-    # A layer's own wish for its input reaches the activation that it alone reads.
+    # What a layer sets for its input holds for the activation that only this layer reads.
     config = Quantization(layers={"3": {"power_of_two": True}})
     assert kinds(config) == (PowerOfTwo, PowerOfTwo, ObservedScale)
 

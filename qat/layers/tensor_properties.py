@@ -1,25 +1,24 @@
-"""What is known of a tensor from the functions that it came through."""
+"""Properties of a tensor that follow from the functions that computed it: its sign, its grid, its layers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
 
-from qat.layers.example import tensors
 from qat.quantizers.keep_grid import argument, keeps_grid
+from qat.torch_private import tensors_in, tree_leaves
 
-# Functions by name, module or functional form alike. What is neither here nor keeps the grid gives
-# signed values off it.
+# Functions by name, the same for the module and the functional form. The output of a function that is not
+# listed here and does not keep the grid is signed and on no grid.
 KEEP_SIGN = {
     *("avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d", "adaptive_avg_pool2d"),
     *("avg_pool3d", "adaptive_avg_pool3d", "mean", "sum", "amax", "max", "maximum", "sqrt"),
     *("cat", "concat", "stack"),
 }
-# The first argument's sign, whatever the other is: the values may be rounded, and are not on the grid then.
+# These keep the sign of their first argument, but may round its values off the grid.
 CASTS = {"to", "type_as", "float", "double", "half", "bfloat16"}
-# These too, where the numbers among their arguments are not negative.
+# These keep the sign where no number among their arguments is negative.
 ADD_OR_MULTIPLY = {
     *("add", "add_", "__add__", "__iadd__", "__radd__", "mul", "mul_", "__mul__", "__imul__", "__rmul__"),
     *("div", "div_", "__truediv__", "__itruediv__"),
@@ -28,7 +27,7 @@ UNSIGNED = {
     *("relu", "relu_", "relu6", "sigmoid", "sigmoid_", "hardsigmoid", "softmax", "softplus"),
     *("abs", "square", "exp"),
 }
-# Their argument for the least value, the second, and what it is where none is given.
+# Function -> the name of its second argument, the lower end, and that argument's default.
 CLAMPS: dict[str, tuple[str, float]] = {
     "hardtanh": ("min_val", -1.0),  # what nn.ReLU6 calls
     **dict.fromkeys(("clamp", "clamp_", "clip", "clip_", "clamp_min", "clamp_min_"), ("min", -1.0)),
@@ -47,45 +46,48 @@ MATRIX_PRODUCTS = {
 
 
 @dataclass(frozen=True)
-class Fact:
-    """What is known of one tensor while the example runs."""
-
-    unsigned: bool = False
-    source: str | None = None  # the activation module on whose grid it lies
-    upstream: frozenset[str] = frozenset()  # the matrix layers that it depends on; none: the network's input
-
-
-def conclude(
-    name: str, args: tuple[Any, ...], kwargs: dict[str, Any], known: Callable[[Tensor], Fact]
-) -> Fact:
-    """What is known of a function's output.
+class TensorProperties:
+    """What is known of one tensor while the example runs.
 
     Args:
-        name: of the function.
-        args: its arguments.
-        kwargs: those given by name.
-        known: the fact of each tensor among them.
+        unsigned: whether it cannot be negative.
+        source: the activation module whose grid it lies on; None: it lies on no grid.
+        upstream: the layers that it depends on; empty: it depends on the network's input alone.
     """
-    inputs = [known(x) for x in tensors((args, kwargs))]
-    upstream = frozenset[str]().union(*(fact.upstream for fact in inputs))
+
+    unsigned: bool = False
+    source: str | None = None
+    upstream: frozenset[str] = frozenset()
+
+
+def propagate(
+    name: str, args: tuple[Any, ...], kwargs: dict[str, Any], find: Callable[[Tensor], TensorProperties]
+) -> TensorProperties:
+    """The properties of a function's output.
+
+    Args:
+        name: the function's name.
+        args, kwargs: its arguments.
+        find: returns the properties of a tensor among the arguments.
+    """
+    inputs = [find(x) for x in tensors_in((args, kwargs))]
+    upstream = frozenset[str]().union(*(properties.upstream for properties in inputs))
     if keeps_grid(name, args, kwargs):
         return replace(inputs[0], upstream=upstream)
     if name in CASTS:
-        return Fact(unsigned=inputs[0].unsigned, upstream=upstream)
-    if name in CLAMPS:
-        least = argument(args, kwargs, 1, *CLAMPS[name])
-        return Fact(unsigned=isinstance(least, int | float) and least >= 0, upstream=upstream)
-    keeps = _keeps_sign(name, args, kwargs) and all(fact.unsigned for fact in inputs)
-    return Fact(unsigned=keeps or name in UNSIGNED, upstream=upstream)
+        unsigned = inputs[0].unsigned
+    elif name in CLAMPS:
+        low = argument(args, kwargs, 1, *CLAMPS[name])
+        unsigned = isinstance(low, int | float) and low >= 0
+    else:
+        keeps = _keeps_sign(name, args, kwargs) and all(properties.unsigned for properties in inputs)
+        unsigned = keeps or name in UNSIGNED
+    return TensorProperties(unsigned, upstream=upstream)
 
 
 def _keeps_sign(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    if name == "interpolate":  # bicubic overshoots
+    if name == "interpolate":  # bicubic interpolation overshoots
         return argument(args, kwargs, 3, "mode", "nearest") != "bicubic"
     if name in ADD_OR_MULTIPLY:
-        return not any(_negative(x) for x in tree_leaves((args, kwargs)))
+        return not any(isinstance(x, int | float) and x < 0 for x in tree_leaves((args, kwargs)))
     return name in KEEP_SIGN
-
-
-def _negative(x: Any) -> bool:
-    return isinstance(x, int | float) and x < 0

@@ -1,4 +1,4 @@
-"""Values on a grid as packed codes, and back to the identical floats."""
+"""Encode values on a grid as packed codes, and decode them to the identical floats."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,15 +13,15 @@ CHUNK = 2**20  # elements at a time, for the reasons in `quantizers/kernels.py`
 
 
 def bits_stored(bits: int) -> int:
-    """The bits that a code of so many takes: 1, 2, 4, 8 or 16; three take four, five to seven take eight."""
+    """How many bits a code of `bits` bits is stored in: 1, 2, 4, 8 or 16."""
     return next(width for width in (1, 2, 4, 8, 16) if bits <= width)
 
 
 def pack_bits(index: Tensor, bits: int) -> Tensor:
-    """Small integers, several to a byte.
+    """Pack small integers, several to a byte.
 
-    The tensor is folded in the middle, its second half into the next higher bits, until bytes are full.
-    Neighbours would share a byte more naturally, but then every access has a stride.
+    The second half of the tensor is moved into the next higher bits of the first half, until the bytes are
+    full. To pack neighbours into one byte would be more natural, but each access would then have a stride.
 
     Args:
         index: uint8 `(n,)`, each below `2 ** bits`.
@@ -33,7 +33,7 @@ def pack_bits(index: Tensor, bits: int) -> Tensor:
         return index
     half = -(-len(index) // 2)
     folded = index[:half].clone()
-    folded[: len(index) - half].add_(index[half:], alpha=2**bits)  # shifts and joins in one pass
+    folded[: len(index) - half].add_(index[half:], alpha=2**bits)  # shift and join in one pass
     return pack_bits(folded, 2 * bits)
 
 
@@ -50,13 +50,13 @@ def unpack_bits(packed: Tensor, bits: int, count: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Codes:
-    """What the codes of one tensor mean: `value = (index * step + low - zero_point) * scale`.
+class GridCodec:
+    """Encodes values on a grid: `value = (index * step + low - zero_point) * scale`.
 
     Args:
-        grid: its ends and the step between two codes.
-        scale: that the tensor was quantized with, float32 `()` or one that broadcasts against it.
-        zero_point: the code of 0.0; None: 0.
+        grid: gives the ends and the step between two codes.
+        scale: the tensor's scale, float32 `()` or a shape that broadcasts against the tensor.
+        zero_point: the code of 0.0; None means 0.
     """
 
     grid: IntGrid
@@ -65,52 +65,48 @@ class Codes:
 
     @property
     def bits(self) -> int:
-        """The bits that an element takes."""
+        """How many bits an element is stored in."""
         return bits_stored(self.grid.bits)
 
     def encode(self, x: Tensor) -> Tensor:
         """Shape: values on the grid, dense -> packed codes, uint8 or for 16 bits int16, in storage order."""
-        whole = torch.int16 if self.bits == 16 else torch.int8
-        if self.scale.numel() > 1:
-            index = flat(self._index(x).to(whole))
-        else:
-            row = flat(x)
-            index = torch.empty(len(row), dtype=whole, device=x.device)
-            for start in range(0, len(row), CHUNK):
-                index[start : start + CHUNK] = self._index(row[start : start + CHUNK])
-        return index if self.bits == 16 else pack_bits(index.view(torch.uint8), self.bits)
+        index = torch.empty_like(x, dtype=torch.int16 if self.bits == 16 else torch.int8)
+        for part, values in zip(self._parts(index), self._parts(x), strict=True):
+            part.copy_(self._index(values))
+        row = flat(index)
+        return row if self.bits == 16 else pack_bits(row.view(torch.uint8), self.bits)
 
     def decode(self, packed: Tensor, size: torch.Size, stride: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         """The values, bit for bit.
 
         Args:
-            packed: what `encode` gave.
+            packed: the result of `encode`.
             size, stride, dtype: of the values.
         """
         out = torch.empty_strided(size, stride, dtype=dtype, device=packed.device)
         index = packed
         if self.bits < 16:
             index = unpack_bits(packed, self.bits, out.numel()).view(torch.int8)
-        if self.scale.numel() > 1:
-            self._fill(out, index.as_strided(size, stride))
-            return out
-        row = flat(out)
-        for start in range(0, len(row), CHUNK):
-            self._fill(row[start : start + CHUNK], index[start : start + CHUNK])
+        for part, indices in zip(self._parts(out), self._parts(index.as_strided(size, stride)), strict=True):
+            self._fill(part, indices)
         return out
+
+    def _parts(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Pieces of a dense tensor; the whole tensor where its channels have their own scales."""
+        return (x,) if self.scale.numel() > 1 else flat(x).split(CHUNK)
 
     @property
     def _first(self) -> int:
-        """The code whose index is stored as 0.
+        """The code whose index is 0.
 
-        Whole bytes are stored signed, with the grid in the middle: floats become int8 several times faster
-        than uint8.
+        Indices of 8 and 16 bits are signed, with the grid in the middle, because a conversion of floats to
+        int8 is several times faster than one to uint8.
         """
         return self.grid.low + (2 ** (self.bits - 1) if self.bits >= 8 else 0)
 
     def _index(self, x: Tensor) -> Tensor:
         wide = x.to(torch.promote_types(x.dtype, torch.float32))
-        index = (wide / self.scale).round_()  # a whole number already, but for the last bits
+        index = (wide / self.scale).round_()  # the quotient is a whole number but for its last bits
         if self.zero_point is not None:
             index.add_(self.zero_point)
         if x.itemsize == 2:
@@ -137,15 +133,15 @@ class Codes:
 
 
 @dataclass(frozen=True)
-class Bools:
-    """Truth values, a bit each; the same two methods as `Codes`."""
+class BoolCodec:
+    """Encodes booleans, one bit each; it has the methods of `GridCodec`."""
 
     bits: ClassVar[int] = 1
 
     def encode(self, x: Tensor) -> Tensor:
-        """Shape: bools, dense -> uint8, in storage order."""
+        """Shape: dense booleans -> uint8, in storage order."""
         return pack_bits(flat(x).view(torch.uint8), 1)
 
     def decode(self, packed: Tensor, size: torch.Size, stride: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-        """The bools. Args: as in `Codes.decode`."""
+        """The booleans; the arguments are those of `GridCodec.decode`."""
         return unpack_bits(packed, 1, size.numel()).view(dtype).as_strided(size, stride)

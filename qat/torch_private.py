@@ -1,0 +1,63 @@
+"""The private names of torch that have no public counterpart, all in one place.
+
+`tests/test_torch_private.py` checks each of them, and names the release of torch that they were checked with.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
+
+__all__ = [
+    "TorchDispatchMode",
+    "empty_buffers",
+    "has_forward_hooks",
+    "innermost_saved_tensors_hooks",
+    "tensors_in",
+    "tree_flatten",
+    "tree_leaves",
+    "tree_unflatten",
+    "version_of",
+    "without_torch_function",
+]
+
+
+def tensors_in(tree: Any) -> list[Tensor]:
+    """The tensors in nested tuples, lists and dicts."""
+    return [x for x in tree_leaves(tree) if isinstance(x, Tensor)]
+
+
+def version_of(x: Tensor) -> int:
+    """How often the tensor was changed in place; its views count too."""
+    return x._version
+
+
+def empty_buffers(module: nn.Module) -> list[str]:
+    """The names of the buffers that are registered as None."""
+    return [
+        f"{prefix}.{name}" if prefix else name
+        for prefix, part in module.named_modules()
+        for name, buffer in part._buffers.items()
+        if buffer is None
+    ]
+
+
+def has_forward_hooks(module: nn.Module) -> bool:
+    """Whether hooks or pre-hooks are registered on the module's forward."""
+    return bool(module._forward_hooks or module._forward_pre_hooks)
+
+
+def innermost_saved_tensors_hooks() -> tuple[Callable[[Any], Any], Callable[[Any], Any]] | None:
+    """The `(pack, unpack)` hooks that autograd would call now; None where there are none."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(False)
+
+
+@contextmanager
+def without_torch_function() -> Iterator[None]:
+    """No `TorchFunctionMode` sees the functions that are called inside."""
+    with torch._C.DisableTorchFunction():
+        yield
