@@ -2,7 +2,6 @@
 
 import io
 import math
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from qat.report.groups import Groups
 from qat.report.seed_spread import SeedSpread, short
 
 MANY = 8  # setups: with more, lines in one panel cannot be told apart
-Rows = dict[str, list[SeedSpread]]  # a row for each setup or parameter
+Panels = dict[str, dict[str, list[SeedSpread]]]  # {title: {setup or parameter: one value for each column}}
 
 
 def style() -> AbstractContextManager[None]:
@@ -53,17 +52,16 @@ def curves(groups: Groups) -> Figure:
 def sweep(groups: Groups) -> Figure:
     """Test accuracy over `groups.axis`; a setup that this option does not concern is a level line."""
     axis = groups.axis
-    rows: Rows = {}
+    rows: dict[str, list[SeedSpread]] = {}
     for one in groups.every:
         others = groups.point_text({key: value for key, value in one.point.items() if key != axis.key})
         row = rows.setdefault(one.setup + others, [SeedSpread([])] * len(axis.values))
         for n, value in enumerate(axis.values):
             if one.point.get(axis.key, value) == value:
                 row[n] = one.accuracy
-    texts = [axis.text(value) for value in axis.values]
+    texts, places = [axis.text(v) for v in axis.values], [axis.place(v) for v in axis.values]
     if len(groups.options) > 1 or len(rows) > MANY:
-        return _heat_maps({"Test accuracy": rows}, texts)
-    places = [axis.place(value) for value in axis.values]
+        return _heat_maps({f"Test accuracy by {axis.name}": rows}, texts)
     figure = _lines(groups, {"Test accuracy": rows}, places, axis.name)
     for ax in figure.axes:
         ax.set_xscale(**_scale(places if axis.is_numeric else []))
@@ -75,109 +73,91 @@ def sweep(groups: Groups) -> Figure:
 
 def parameters(groups: Groups) -> Figure:
     """Heat maps with a row for each parameter and a column for each setup, on logarithmic scales."""
-    names, setups = groups.parameters, [one.setup for one in groups.every]
-    figure = _figure(90 + 17 * len(names))
     titles = ("Gradient, first epoch", "Gradient, last epoch", "Distance moved")
-    for n, (ax, title) in enumerate(zip(figure.subplots(1, 3, sharey=True), titles, strict=True)):
-        rows = {name: [one.learning(name)[n] for one in groups.every] for name in names}
-        _heat_map(ax, title, rows, setups, short, room=5, is_logarithmic=True)
-    return figure
+    panels = {
+        title: {name: [one.learning(name)[n] for one in groups.every] for name in groups.parameters}
+        for n, title in enumerate(titles)
+    }
+    return _heat_maps(panels, [one.setup for one in groups.every], is_logarithmic=True)
 
 
-def _figure(height: float) -> Figure:
-    return Figure(figsize=(760 / 72, height / 72))
-
-
-def _heat_maps(panels: dict[str, Rows], columns: list[str]) -> Figure:
-    figure = _figure(sum(50 + 18 * len(rows) for rows in panels.values()))
-    axes = figure.subplots(len(panels), squeeze=False).flat
-    for ax, (title, rows) in zip(axes, panels.items(), strict=True):
-        is_accuracy = "accuracy" in title
-        _heat_map(ax, title, rows, columns, (lambda v: f"{100 * v:.1f}") if is_accuracy else short)
-    return figure
-
-
-def _lines(groups: Groups, panels: dict[str, Rows], places: list[Any], xlabel: str) -> Figure:
-    """A panel for each title, of which the first is an accuracy, and this one again, close up.
-
-    They show the means over `places`, and bands from the lowest to the highest of the seeds.
-    """
-    figure = _figure(60 + 110 * (len(panels) + 1))
+def _lines(groups: Groups, panels: Panels, places: list[Any], xlabel: str) -> Figure:
+    """Means over `places` with bands from the lowest to the highest seed; the first panel, also close up."""
     (title, accuracies), *losses = panels.items()
     contents = [(title, accuracies), ("The same, the best and 5 points below", accuracies), *losses]
-    axes = figure.subplots(len(contents) // 2, 2).flat
-    for ax, (title, rows) in zip(axes, contents, strict=True):
+    figure = Figure(figsize=(10.5, 0.8 + 1.5 * len(contents)))
+    for ax, (title, rows) in zip(figure.subplots(len(contents) // 2, 2).flat, contents, strict=True):
         ax.set(title=title, xlabel=xlabel)
         ax.grid(axis="y")
         ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         for setup, spreads in rows.items():
             low, mean, high = ([getattr(s, name) for s in spreads] for name in ("low", "mean", "high"))
-            n = groups.setups.index(setup)
-            # A setup that another must equal gets a wide solid line: dashes on it show both.
-            is_plain = setup in [plain for _, plain in groups.results.equal]
-            line = {"ls": "-", "lw": 4.5} if is_plain else {"ls": ("-", "--", "-.", ":")[n % 4], "lw": 1.8}
-            often = max(len(places) // 10, 1)
-            ax.plot(
-                places, mean, color=f"C{n}", marker="soD^vPX*"[n % 8], markevery=often, label=setup, **line
-            )
+            n = list(groups.results.meanings).index(setup)
+            look = {
+                "color": f"C{n}",
+                "marker": "soD^vPX*"[n % 8],
+                "ls": ("-", "--", "-.", ":")[n % 4],
+                "lw": 1.8,
+            }
+            if setup in [plain for _, plain in groups.results.equal]:
+                look |= {"ls": "-", "lw": 4.5}  # dashes of the setup that must equal it show on top
+            ax.plot(places, mean, markevery=max(len(places) // 10, 1), label=setup, **look)
             ax.fill_between(places, low, high, color=f"C{n}", alpha=0.18, linewidth=0)
         if rows is accuracies:
             ax.yaxis.set_major_formatter(PercentFormatter(1.0))
         else:
             ax.set_yscale(**_scale([spread.mean for row in rows.values() for spread in row]))
             ax.yaxis.set_major_formatter("{x:g}")  # by default a formula
-    highs = [spread.high for row in accuracies.values() for spread in row]
-    best = max(filter(math.isfinite, highs), default=0.05)
+    best = max((s.high for row in accuracies.values() for s in row if s.finite), default=0.05)
     figure.axes[0].set_ylim(-0.03, 1.03)
     figure.axes[1].set_ylim(max(best - 0.05, -0.002), best + 0.004)
-    handles = figure.axes[0].get_legend_handles_labels()
-    figure.legend(*handles, loc="outside upper left", ncols=5, handlelength=4)
+    legend = figure.axes[0].get_legend_handles_labels()
+    figure.legend(*legend, loc="outside upper left", ncols=5, handlelength=4)
     return figure
 
 
 def _scale(values: list[float]) -> dict[str, Any]:
     """The scale of an axis: logarithmic, with zero on it, where the values differ much."""
     sizes = [abs(value) for value in values if value and math.isfinite(value)]
-    if sizes and max(sizes) >= 8 * min(sizes):
-        return {"value": "symlog", "linthresh": min(sizes), "subs": [2, 5]}
-    return {"value": "linear"}
+    is_wide = bool(sizes) and max(sizes) >= 8 * min(sizes)
+    return {"value": "symlog", "linthresh": min(sizes)} if is_wide else {"value": "linear"}
 
 
-def _heat_map(
-    ax: Axes,
-    title: str,
-    rows: Rows,
-    columns: list[str],
-    text: Callable[[float], str],
-    room: int = 15,
-    is_logarithmic: bool = False,
-) -> None:
-    """Draw the means as colours, the highest darkest, with numbers where there are at most `room` columns.
+def _heat_maps(panels: Panels, columns: list[str], is_logarithmic: bool = False) -> Figure:
+    """Means as colours: one panel above the other, or on a logarithmic scale side by side."""
+    height = 0.9 + 0.25 * max(map(len, panels.values()))
+    shape = (1, len(panels)) if is_logarithmic else (len(panels), 1)
+    figure = Figure(figsize=(10.5, height * shape[0]))
+    axes = figure.subplots(*shape, squeeze=False, sharey=is_logarithmic).flat
+    for ax, (title, rows) in zip(axes, panels.items(), strict=True):
+        ax.set_title(title)
+        _heat_map(ax, list(rows.values()), "accuracy" in title, is_logarithmic)
+        ax.set_xticks(np.arange(len(columns)) + 0.5, columns, fontsize=9)
+        ax.set_yticks(np.arange(len(rows)) + 0.5, list(rows), fontsize=9)
+        ax.tick_params(length=0, labeltop=True, labelbottom=False)
+        ax.spines[:].set_visible(False)
+        if max(map(len, columns)) > 5:
+            for label in ax.get_xticklabels():
+                label.set(rotation=55, horizontalalignment="left", rotation_mode="anchor")
+    figure.axes[0].set_ylim(max(map(len, panels.values())), 0)
+    return figure
 
-    An exact zero on a logarithmic scale gets a colour of its own; what is not finite gets none.
-    """
-    spreads = list(rows.values())
-    means = np.array([[spread.mean for spread in row] for row in spreads]).reshape(len(rows), len(columns))
+
+def _heat_map(ax: Axes, spreads: list[list[SeedSpread]], is_percent: bool, is_logarithmic: bool) -> None:
+    """The highest mean is darkest; an exact zero on a logarithmic scale has its own colour, NaN none."""
+    means = np.array([[spread.mean for spread in row] for row in spreads], ndmin=2)
     zeros = (means == 0) & is_logarithmic
-    levels = np.log10(np.where(zeros, 1, means)) if is_logarithmic else means.copy()
+    levels = np.log10(np.where(zeros, 1, means)) if is_logarithmic else means
     known = levels[np.isfinite(levels) & ~zeros]
     low, high = (known.min(), known.max()) if known.size else (0.0, 1.0)
     margin = (high - low or 1.0) / 8  # keeps the ends apart from black and white
-    levels[zeros] = low - 2 * margin
     colours = mpl.colormaps["Blues"].with_extremes(under=("#b8892f", 0.3), bad="none")
-    ax.pcolormesh(levels, cmap=colours, vmin=low - margin, vmax=high + margin)
+    shown = np.where(zeros, low - 2 * margin, levels)
+    ax.pcolormesh(shown, cmap=colours, vmin=low - margin, vmax=high + margin)
     for (y, x), mean in np.ndenumerate(means):
-        shown = text(mean) if spreads[y][x].values else ""
-        striking = {"weight": "bold"} if shown in ("0", "NaN") else {}
-        if striking or len(columns) <= room:
-            colour = "white" if levels[y, x] > (low + high) / 2 else mpl.rcParams["text.color"]
-            ax.text(x + 0.5, y + 0.53, shown, size=8, ha="center", va="center", color=colour, **striking)
-    ax.set_title(title)
-    ax.invert_yaxis()
-    ax.spines[:].set_visible(False)
-    ax.tick_params(length=0, labeltop=True, labelbottom=False)
-    ax.set_xticks(np.arange(len(columns)) + 0.5, columns, fontsize=9)
-    ax.set_yticks(np.arange(len(rows)) + 0.5, list(rows), fontsize=9)
-    if max(map(len, columns), default=0) > 5:
-        for label in ax.get_xticklabels():
-            label.set(rotation=55, horizontalalignment="left", rotation_mode="anchor")
+        text = f"{100 * mean:.1f}" if is_percent and math.isfinite(mean) else short(mean)
+        is_striking = text == "NaN" or zeros[y, x]
+        if spreads[y][x].values and (is_striking or means.shape[1] <= (5 if is_logarithmic else 15)):
+            colour = "white" if shown[y, x] > (low + high) / 2 else mpl.rcParams["text.color"]
+            weight = "bold" if is_striking else "normal"
+            ax.text(x + 0.5, y + 0.53, text, size=8, ha="center", va="center", color=colour, weight=weight)

@@ -99,11 +99,6 @@ class Groups:
     results: Results
 
     @cached_property
-    def setups(self) -> list[str]:
-        """The names of all setups, also of those that have no group here."""
-        return list(dict.fromkeys(run.setup for run in self.results.runs))
-
-    @cached_property
     def by_setup(self) -> dict[str, list[Group]]:
         """The groups of each setup."""
         return {name: list(found) for name, found in groupby(self.every, lambda one: one.setup)}

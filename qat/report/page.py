@@ -24,34 +24,24 @@ _FOLD = 24  # a table with more rows begins folded: it would push everything bel
 
 
 def write_report(out: Path) -> Path:
-    """Write `report.html`, `report.md` and `report_figures/*.svg` into `out` from its results alone.
+    """Write `report.html`, `report.md` and `report_figures/*.svg` into the folder of a comparison.
 
-    Each file replaces the earlier one as a whole.
-
-    Args:
-        out: the folder of a comparison, with a folder for each run.
-
-    Returns:
-        The path of `report.html`.
+    Each file replaces the earlier one as a whole. Returns the path of `report.html`.
 
     Raises:
         ValueError: there is no result, or a broken one, which the message names.
         OSError: a file cannot be written.
     """
-    groups = group(load_results(out))
+    out, groups = Path(out), group(load_results(out))
     pictures: dict[str, bytes] = {}
 
     def shown(figure: Figure, name: str, alt: str) -> Markup:
         path = f"report_figures/{name}.svg"
         pictures[path] = figures.svg(figure)
-        return Markup("![{}]({})").format(_markdown(alt), path)
+        return Markup(f"![{_markdown(alt)}]({path})")
 
-    html = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    loader = jinja2.FileSystemLoader(Path(__file__).parent)
+    html = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
     markdown = html.overlay(finalize=_markdown)
     markdown.filters |= {"code": _code, "shown": shown, "short": short}
     with figures.style():
@@ -66,30 +56,25 @@ def write_report(out: Path) -> Path:
             figures=figures,
             limits=LIMITS,
         )
-        colours = {name: to_hex(f"C{n}") for n, name in enumerate(groups.setups)}
+        colours = {name: to_hex(f"C{n}") for n, name in enumerate(groups.results.meanings)}
     text = re.sub("\n{3,}", "\n\n", text)
     page = html.get_template("report.html").render(body=_html(text, pictures, colours))
-    (Path(out) / "report_figures").mkdir(exist_ok=True)
+    (out / "report_figures").mkdir(exist_ok=True)
     for path, content in pictures.items():
-        write_whole(Path(out) / path, content)
-    write_whole(Path(out) / "report.md", text)
-    return write_whole(Path(out) / "report.html", page)
+        write_whole(out / path, content)
+    write_whole(out / "report.md", text)
+    return write_whole(out / "report.html", page)
 
 
 def _markdown(value: Any) -> Markup:
     """A value as Markdown in which nothing has a meaning; `Markup` stays as it is."""
-    if isinstance(value, Markup):
-        return value
-    return Markup(re.sub(r"([\\*_<\[\]#&`|])", r"\\\1", " ".join(str(value).splitlines())))
+    plain = re.sub(r"([\\*_<\[\]#&`|])", r"\\\1", " ".join(str(value).split("\n")))
+    return value if isinstance(value, Markup) else Markup(plain)
 
 
-def _code(names: str | list[str]) -> Markup:
-    """A name as code, or names in a sentence: of more than five the first three and a count."""
-    names = [names] if isinstance(names, str) else list(names)
+def _code(name: str) -> Markup:
     # Inside backticks everything is literal but the bar, which ends a table's cell even there.
-    texts = ["`{}`".format(name.replace("|", r"\|")) for name in names]
-    texts = texts if len(texts) <= 5 else [*texts[:3], f"{len(texts) - 3} others"]
-    return Markup(" and ".join([", ".join(texts[:-1]), texts[-1]] if texts[1:] else texts))
+    return Markup("`{}`".format(name.replace("|", r"\|")))
 
 
 def _html(text: str, pictures: dict[str, bytes], colours: dict[str, str]) -> Markup:
@@ -97,10 +82,10 @@ def _html(text: str, pictures: dict[str, bytes], colours: dict[str, str]) -> Mar
     page = MarkdownIt("commonmark", {"html": False}).enable("table").render(text)
 
     def code(found: re.Match[str]) -> str:
-        name, broken = found[1], re.sub(r"(?<=\w)([._])(?=\w)", r"\1<wbr>", found[1])
-        colour = colours.get(str(Markup(name).unescape()))
-        mark = f'<code class="setup"><i style="background: {colour}"></i>' if colour else "<code>"
-        return f"{mark}{broken}</code>"
+        broken = re.sub(r"(?<=\w)([._])(?=\w)", r"\1<wbr>", found[1])
+        colour = colours.get(Markup(found[1]).unescape())
+        mark = f' class="setup"><i style="background: {colour}"></i>' if colour else ">"
+        return f"<code{mark}{broken}</code>"
 
     def table(found: re.Match[str]) -> str:
         rows = found[0].count("<tr>") - 1
@@ -108,10 +93,10 @@ def _html(text: str, pictures: dict[str, bytes], colours: dict[str, str]) -> Mar
         start = f'<details {kind}><summary>{rows} rows</summary><div class="scroll" tabindex="0">'
         return f"{start}{found[0]}</div></details>"
 
-    for path, picture in pictures.items():
-        data = f"data:image/svg+xml;base64,{base64.b64encode(picture).decode()}"
-        page = page.replace(f'src="{path}"', f'src="{data}"')
     page = re.sub(r"<img [^>]*>", r'<span class="scroll" tabindex="0">\g<0></span>', page)
+    for path, picture in pictures.items():
+        data = base64.b64encode(picture).decode()
+        page = page.replace(f'src="{path}"', f'src="data:image/svg+xml;base64,{data}"')
     page = re.sub(r"<tr>\n<td>(.*)</td>", r'<tr>\n<th scope="row">\1</th>', page)
     page = re.sub(r'(<td style="text-align:right")>0<', r'\1 class="zero">0<', page)
     page = re.sub(r'(<td style="text-align:right")>! ', r'\1 class="bad">! ', page)

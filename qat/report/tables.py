@@ -81,12 +81,12 @@ def settings(groups: Groups) -> dict[str, dict[str, str]]:
     """For each option of the runs its value by setup: several values where the runs of the setup differ."""
     found: dict[str, dict[str, dict[str, None]]] = {}
     for run in groups.results.runs:
-        meaning = groups.results.meanings.get(run.setup) or ABSENT
-        entries = _flat({"meaning": meaning, "seed": run.seed, **run.settings, **run.versions})
-        for name, value in entries.items():
+        meaning = groups.results.meanings[run.setup]
+        tree = {"meaning": meaning} if meaning else {}
+        for name, value in _flat({**tree, "seed": run.seed, **run.settings, **run.versions}).items():
             found.setdefault(name, {}).setdefault(run.setup, {})[value] = None
     return {
-        name: {setup: " / ".join(values.get(setup, [ABSENT])) for setup in groups.setups}
+        name: {setup: " / ".join(values.get(setup, [ABSENT])) for setup in groups.by_setup}
         for name, values in found.items()
         # Not a section that one setup lacks: its entries say so already.
         if not any(other.startswith(f"{name}.") for other in found)
