@@ -69,32 +69,28 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Results:
-    """The finished runs of a comparison, by setup, then by swept values, then by seed.
+class Listing:
+    """What `comparison.yaml` says of a comparison, in its own order.
 
     Args:
-        runs: at least one.
-        sweep: the values of each swept option, in order; a key may join several options by commas.
-        meanings: what each setup is, by its name; may be empty.
+        setups: the meaning of each setup; may be empty.
+        runs: the folders of all runs.
+        sweep: the values of each swept option; a key may join several options by commas.
         equal: pairs of setups that must be equal to the last bit; the first is compared with the second.
-        missing: how many runs of the comparison are not finished.
     """
-
-    runs: list[Result]
-    sweep: dict[str, list[Any]]
-    meanings: dict[str, str]
-    equal: list[tuple[str, str]]
-    missing: int = 0
-
-
-@dataclass(frozen=True)
-class _Listing:
-    """The parts of `comparison.yaml` that are read."""
 
     setups: dict[str, str]
     runs: list[str]
     sweep: dict[str, list[Any]]
     equal: list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Results:
+    """A comparison and its finished runs, at least one: by setup, then by swept values, then by seed."""
+
+    listing: Listing
+    runs: list[Result]
 
 
 def load_results(out: Path) -> Results:
@@ -106,23 +102,17 @@ def load_results(out: Path) -> Results:
     out = Path(out)
     if not (out / "comparison.yaml").is_file():
         raise ValueError(f"no comparison.yaml in {out}; run a comparison first")
-    listing: _Listing = _read(_Listing, out / "comparison.yaml")
-    paths = [out / name / "result.json" for name in listing.runs]
+    listing: Listing = _read(Listing, out / "comparison.yaml")
+    paths = [out / folder / "result.json" for folder in listing.runs]
     runs = [read_result(path) for path in paths if path.is_file()]
     if not runs:
         raise ValueError(f"no results in {out}: none of its runs has a result.json; run the comparison again")
-    setups, sweep = list(listing.setups), {}
-    for key, values in listing.sweep.items():
-        known = [run.sweep[key] for run in runs if key in run.sweep]
-        if known:
-            sweep[key] = [value for value in values if value in known]
 
     def place(run: Result) -> tuple[int, list[int], int]:
-        points = [values.index(run.sweep[key]) if key in run.sweep else -1 for key, values in sweep.items()]
-        return setups.index(run.setup), points, run.seed
+        points = [values.index(run.sweep[k]) if k in run.sweep else -1 for k, values in listing.sweep.items()]
+        return list(listing.setups).index(run.setup), points, run.seed
 
-    missing = len(paths) - len(runs)
-    return Results(sorted(runs, key=place), sweep, listing.setups, listing.equal, missing)
+    return Results(listing, sorted(runs, key=place))
 
 
 def read_result(path: Path) -> Result:
@@ -139,14 +129,12 @@ def read_result(path: Path) -> Result:
 def _read(kind: Any, path: Path) -> Any:
     text = path.read_bytes()
     try:
-        content = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
-        if not isinstance(content, dict):
-            raise ValueError(f"content must be of type dict, got {content!r}")
-        if kind is Result and content.get("schema") != SCHEMA:
+        plain = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
+        content = _from_plain(dict[str, Any], plain, "content")
+        schema = content.get("schema")
+        if kind is Result and schema != SCHEMA:
             version = content.get("versions", {}).get("qat", "of an unknown version")
-            raise ValueError(
-                f"schema must be {SCHEMA}, got {content.get('schema')!r}, written by qat {version}"
-            )
+            raise ValueError(f"schema must be {SCHEMA}, got {schema!r}, written by qat {version}")
         if kind is Result and content.get("epochs") == []:
             raise ValueError("epochs must not be empty")
         return _from_plain(kind, content, "")
@@ -172,9 +160,8 @@ def _from_plain(kind: Any, value: Any, name: str) -> Any:
         for key in hints:
             if key not in value and not hasattr(kind, key):
                 raise ValueError(f"{prefix}{key} is missing")
-        return kind(
-            **{key: _from_plain(hints[key], value[key], prefix + key) for key in hints if key in value}
-        )
+        found = {key: _from_plain(hints[key], value[key], prefix + key) for key in hints if key in value}
+        return kind(**found)
     if origin is dict:
         return {str(key): _from_plain(args[1], item, f"{name}.{key}") for key, item in value.items()}
     if origin is tuple and len(value) != len(args):

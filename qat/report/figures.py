@@ -1,34 +1,19 @@
 """The figures of the report: the training, a sweep, and what each parameter learns."""
 
-import io
 import math
-from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, NullLocator, PercentFormatter
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, PercentFormatter
 
 from qat.report.groups import Groups
 from qat.report.seed_spread import SeedSpread, short
 
 MANY = 8  # setups: with more, lines in one panel cannot be told apart
 Panels = dict[str, dict[str, list[SeedSpread]]]  # {title: {setup or parameter: one value for each column}}
-
-
-def style() -> AbstractContextManager[None]:
-    """Set matplotlib to the report's style; figures are drawn and saved inside."""
-    return mpl.rc_context(fname=Path(__file__).with_name("report.mplstyle"))
-
-
-def svg(figure: Figure) -> bytes:
-    """The figure as an SVG file, the same bytes for the same figure."""
-    stream = io.BytesIO()
-    figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
-    return stream.getvalue()
 
 
 def curves(groups: Groups) -> Figure:
@@ -59,12 +44,12 @@ def sweep(groups: Groups) -> Figure:
         for n, value in enumerate(axis.values):
             if one.point.get(axis.key, value) == value:
                 row[n] = one.accuracy
-    texts, places = [axis.text(v) for v in axis.values], [axis.place(v) for v in axis.values]
+    texts, places = [axis.text(value) for value in axis.values], axis.places
     if len(groups.options) > 1 or len(rows) > MANY:
         return _heat_maps({f"Test accuracy by {axis.name}": rows}, texts)
     figure = _lines(groups, {"Test accuracy": rows}, places, axis.name)
     for ax in figure.axes:
-        ax.set_xscale(**_scale(places if axis.is_numeric else []))
+        ax.set_xscale(**_scale(places if places == axis.values else []))
         ax.set_xticks(places, texts)
         ax.xaxis.set_minor_locator(NullLocator())
         ax.xaxis.set_inverted(axis.is_bits)  # the widest on the left
@@ -92,22 +77,24 @@ def _lines(groups: Groups, panels: Panels, places: list[Any], xlabel: str) -> Fi
         ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         for setup, spreads in rows.items():
             low, mean, high = ([getattr(s, name) for s in spreads] for name in ("low", "mean", "high"))
-            n = list(groups.results.meanings).index(setup)
+            n = list(groups.results.listing.setups).index(setup)
             look = {
                 "color": f"C{n}",
                 "marker": "soD^vPX*"[n % 8],
                 "ls": ("-", "--", "-.", ":")[n % 4],
                 "lw": 1.8,
             }
-            if setup in [plain for _, plain in groups.results.equal]:
+            if setup in [plain for _, plain in groups.results.listing.equal]:
                 look |= {"ls": "-", "lw": 4.5}  # dashes of the setup that must equal it show on top
             ax.plot(places, mean, markevery=max(len(places) // 10, 1), label=setup, **look)
             ax.fill_between(places, low, high, color=f"C{n}", alpha=0.18, linewidth=0)
         if rows is accuracies:
             ax.yaxis.set_major_formatter(PercentFormatter(1.0))
-        else:
-            ax.set_yscale(**_scale([spread.mean for row in rows.values() for spread in row]))
-            ax.yaxis.set_major_formatter("{x:g}")  # by default a formula
+            continue
+        ax.set_yscale(**_scale([spread.mean for row in rows.values() for spread in row]))
+        if ax.get_yscale() == "log":
+            ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        ax.yaxis.set(major_formatter="{x:g}", minor_locator=NullLocator())  # by default a formula
     best = max((s.high for row in accuracies.values() for s in row if s.finite), default=0.05)
     figure.axes[0].set_ylim(-0.03, 1.03)
     figure.axes[1].set_ylim(max(best - 0.05, -0.002), best + 0.004)
@@ -118,9 +105,10 @@ def _lines(groups: Groups, panels: Panels, places: list[Any], xlabel: str) -> Fi
 
 def _scale(values: list[float]) -> dict[str, Any]:
     """The scale of an axis: logarithmic, with zero on it, where the values differ much."""
-    sizes = [abs(value) for value in values if value and math.isfinite(value)]
-    is_wide = bool(sizes) and max(sizes) >= 8 * min(sizes)
-    return {"value": "symlog", "linthresh": min(sizes)} if is_wide else {"value": "linear"}
+    sizes = [value for value in values if value > 0 and math.isfinite(value)]
+    if not sizes or max(sizes) < 8 * min(sizes):
+        return {"value": "linear"}
+    return {"value": "symlog", "linthresh": min(sizes)} if 0 in values else {"value": "log"}
 
 
 def _heat_maps(panels: Panels, columns: list[str], is_logarithmic: bool = False) -> Figure:
@@ -128,17 +116,16 @@ def _heat_maps(panels: Panels, columns: list[str], is_logarithmic: bool = False)
     height = 0.9 + 0.25 * max(map(len, panels.values()))
     shape = (1, len(panels)) if is_logarithmic else (len(panels), 1)
     figure = Figure(figsize=(10.5, height * shape[0]))
+    is_long = max(map(len, columns)) > 5
+    turned: Any = {"rotation": 55, "ha": "left", "rotation_mode": "anchor"} if is_long else {}
     axes = figure.subplots(*shape, squeeze=False, sharey=is_logarithmic).flat
     for ax, (title, rows) in zip(axes, panels.items(), strict=True):
         ax.set_title(title)
         _heat_map(ax, list(rows.values()), "accuracy" in title, is_logarithmic)
-        ax.set_xticks(np.arange(len(columns)) + 0.5, columns, fontsize=9)
+        ax.set_xticks(np.arange(len(columns)) + 0.5, columns, fontsize=9, **turned)
         ax.set_yticks(np.arange(len(rows)) + 0.5, list(rows), fontsize=9)
         ax.tick_params(length=0, labeltop=True, labelbottom=False)
         ax.spines[:].set_visible(False)
-        if max(map(len, columns)) > 5:
-            for label in ax.get_xticklabels():
-                label.set(rotation=55, horizontalalignment="left", rotation_mode="anchor")
     figure.axes[0].set_ylim(max(map(len, panels.values())), 0)
     return figure
 

@@ -7,12 +7,13 @@ from itertools import groupby, zip_longest
 from statistics import median
 from typing import Any
 
+import numpy as np
+
 from qat.experiment.results import Result, Results
 from qat.report.option import WIDTHS, SweptOption
 from qat.report.seed_spread import SeedSpread, ratio
 
 Point = dict[str, Any]  # the values of swept options by their keys in the YAML file
-DEFAULT_TARGET = 0.9
 FLOAT = 32  # bits
 
 
@@ -40,14 +41,12 @@ class Group:
 
     @property
     def saved_bytes(self) -> float:
-        """Bytes that autograd keeps for the backward of one batch."""
         return SeedSpread([run.saved_bytes for run in self.runs]).mean
 
     @cached_property
     def seconds(self) -> float:
         """The median epoch of all seeds: a slow first epoch has no weight."""
-        found = SeedSpread([epoch.seconds for run in self.runs for epoch in run.epochs]).finite
-        return median(found) if found else math.nan
+        return median([epoch.seconds for run in self.runs for epoch in run.epochs])
 
     @property
     def diverged(self) -> int:
@@ -62,10 +61,8 @@ class Group:
 
     def epochs_to(self, target: float) -> list[int | None]:
         """For each seed the first epoch, counted from 1, with at least this validation accuracy."""
-        return [
-            next((n for n, epoch in enumerate(run.epochs, 1) if epoch.val_accuracy >= target), None)
-            for run in self.runs
-        ]
+        reached = [[n for n, e in enumerate(r.epochs, 1) if e.val_accuracy >= target] for r in self.runs]
+        return [min(epochs, default=None) for epochs in reached]
 
     def curve(self, field: str) -> list[SeedSpread]:
         """A field of `Epoch` after each epoch; a run that ended earlier is absent from the later ones."""
@@ -92,7 +89,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Groups:
-    """All groups in the report's order: by setup, then by the values of the swept options."""
+    """All groups, by setup, then by the values of the swept options."""
 
     every: list[Group]
     options: list[SweptOption]
@@ -109,10 +106,10 @@ class Groups:
         best = [max(found, key=lambda one: one.rank) for found in self.by_setup.values()]
         return sorted((one for one in best if one.rank >= 0), key=lambda one: -one.rank)
 
-    @cached_property
+    @property
     def axis(self) -> SweptOption:
-        """The swept option over which figures are drawn: the numeric one with the most values."""
-        return max(self.options, key=lambda option: (option.is_numeric, len(option.values)))
+        """The swept option over which figures are drawn: the one with the most values."""
+        return max(self.options, key=lambda option: len(option.values))
 
     @property
     def parameters(self) -> list[str]:
@@ -127,7 +124,7 @@ class Groups:
         """
         every = SeedSpread([epoch.val_accuracy for run in self.results.runs for epoch in run.epochs])
         best = max(every.finite, default=0.0)
-        return DEFAULT_TARGET if best >= DEFAULT_TARGET else math.floor(best * 20) / 20
+        return min(math.floor(best * 20) / 20, 0.9)
 
     def beside_float(self, one: Group, name: str) -> float:
         """`saved_bytes` or `seconds` of a group over those of the float network at its point, else NaN."""
@@ -152,8 +149,8 @@ class Groups:
 
         def rank(point: Point) -> tuple[float, ...]:
             there = self.at(point).every
-            narrow = [o.place(point[o.key]) for o in self.options if o.is_bits]
-            return -len(there), *narrow, -max(one.rank for one in there)
+            widths = [float(np.prod(point[option.key])) for option in self.options if option.is_bits]
+            return -len(there), *widths, -max(one.rank for one in there)
 
         return min((g.point for g in self.every if len(g.point) == len(self.options)), key=rank, default={})
 
@@ -166,5 +163,5 @@ class Groups:
 def group(results: Results) -> Groups:
     """Group the runs, which stand in order, over their seeds."""
     every = groupby(results.runs, lambda run: (run.setup, run.sweep))
-    options = [SweptOption(key, values) for key, values in results.sweep.items()]
+    options = [SweptOption(key, values) for key, values in results.listing.sweep.items()]
     return Groups([Group(*key, list(runs)) for key, runs in every], options, results)

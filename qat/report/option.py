@@ -1,6 +1,5 @@
 """An option that a comparison sweeps: its name, its values as text, and their places on an axis."""
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,15 +8,10 @@ WIDTHS = {"weight_bits", "activation_bits"}
 
 @dataclass(frozen=True)
 class SweptOption:
-    """An option that the comparison sweeps: its key in the YAML file and its values in order."""
+    """The key of the option in the YAML file, or several joined by `, `, and its values in order."""
 
     key: str
     values: list[Any]
-
-    @property
-    def is_bits(self) -> bool:
-        """Whether it is the width of weights, of activations, or of both."""
-        return {key.split(".")[-1] for key in self.key.split(", ")} <= WIDTHS
 
     @property
     def name(self) -> str:
@@ -26,16 +20,14 @@ class SweptOption:
         return "bits" if set(parts) == WIDTHS else "/".join(parts)
 
     @property
-    def is_numeric(self) -> bool:
-        """Whether the values are numbers, or pairs of widths."""
-        numbers = [n for v in self.values for n in (v if isinstance(v, list) and self.is_bits else [v])]
-        return all(isinstance(number, int | float) and not isinstance(number, bool) for number in numbers)
+    def is_bits(self) -> bool:
+        return self.name in {"bits", *WIDTHS}
 
-    def place(self, value: Any) -> float:
-        """Where a value stands on an axis: a pair of widths at its geometric mean, a name at its index."""
-        if not self.is_numeric:
-            return self.values.index(value)
-        return math.sqrt(math.prod(value)) if isinstance(value, list) else float(value)
+    @property
+    def places(self) -> list[float]:
+        """Where the values stand on an axis: numbers at their size, all else at its index."""
+        is_numeric = all(type(value) in (int, float) for value in self.values)
+        return self.values if is_numeric else [float(n) for n in range(len(self.values))]
 
     def text(self, value: Any) -> str:
         """A value as the tables write it; a pair of widths is `w3a2`."""

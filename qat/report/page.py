@@ -1,11 +1,13 @@
 """The report as Markdown with SVG files beside it, and as one HTML file that needs nothing else."""
 
 import base64
+import io
 import re
 from pathlib import Path
 from typing import Any
 
 import jinja2
+import matplotlib as mpl
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 from matplotlib.colors import to_hex
@@ -19,8 +21,6 @@ from qat.report.seed_spread import short
 from qat.report.tables import health_cells, result_table, settings
 from qat.training.health import LIMITS
 from qat.whole_file import write_whole
-
-_FOLD = 24  # a table with more rows begins folded: it would push everything below out of sight
 
 
 def write_report(out: Path) -> Path:
@@ -36,19 +36,20 @@ def write_report(out: Path) -> Path:
     pictures: dict[str, bytes] = {}
 
     def shown(figure: Figure, name: str, alt: str) -> Markup:
-        path = f"report_figures/{name}.svg"
-        pictures[path] = figures.svg(figure)
+        path, stream = f"report_figures/{name}.svg", io.BytesIO()
+        figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})  # the same each time
+        pictures[path] = stream.getvalue()
         return Markup(f"![{_markdown(alt)}]({path})")
 
     loader = jinja2.FileSystemLoader(Path(__file__).parent)
     html = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
     markdown = html.overlay(finalize=_markdown)
-    markdown.filters |= {"code": _code, "shown": shown, "short": short}
-    with figures.style():
+    # Inside backticks everything is literal but the bar, which ends a table's cell even there.
+    markdown.filters["code"] = lambda name: Markup("`{}`".format(name.replace("|", r"\|")))
+    markdown.filters |= {"shown": shown, "short": short}
+    with mpl.rc_context(fname=Path(__file__).with_name("report.mplstyle")):
         text = markdown.get_template("report.md").render(
             groups=groups,
-            one=groups.at(groups.detail_point),
-            at=groups.point_text(groups.detail_point),
             pairs=pairs(groups),
             result=result_table(groups),
             settings=settings(groups),
@@ -56,7 +57,7 @@ def write_report(out: Path) -> Path:
             figures=figures,
             limits=LIMITS,
         )
-        colours = {name: to_hex(f"C{n}") for n, name in enumerate(groups.results.meanings)}
+        colours = {name: to_hex(f"C{n}") for n, name in enumerate(groups.results.listing.setups)}
     text = re.sub("\n{3,}", "\n\n", text)
     page = html.get_template("report.html").render(body=_html(text, pictures, colours))
     (out / "report_figures").mkdir(exist_ok=True)
@@ -72,11 +73,6 @@ def _markdown(value: Any) -> Markup:
     return value if isinstance(value, Markup) else Markup(plain)
 
 
-def _code(name: str) -> Markup:
-    # Inside backticks everything is literal but the bar, which ends a table's cell even there.
-    return Markup("`{}`".format(name.replace("|", r"\|")))
-
-
 def _html(text: str, pictures: dict[str, bytes], colours: dict[str, str]) -> Markup:
     """The Markdown as HTML, with pictures as data, and with what the style sheet needs."""
     page = MarkdownIt("commonmark", {"html": False}).enable("table").render(text)
@@ -87,12 +83,6 @@ def _html(text: str, pictures: dict[str, bytes], colours: dict[str, str]) -> Mar
         mark = f' class="setup"><i style="background: {colour}"></i>' if colour else ">"
         return f"<code{mark}{broken}</code>"
 
-    def table(found: re.Match[str]) -> str:
-        rows = found[0].count("<tr>") - 1
-        kind = 'class="long"' if rows > _FOLD else "open"
-        start = f'<details {kind}><summary>{rows} rows</summary><div class="scroll" tabindex="0">'
-        return f"{start}{found[0]}</div></details>"
-
     page = re.sub(r"<img [^>]*>", r'<span class="scroll" tabindex="0">\g<0></span>', page)
     for path, picture in pictures.items():
         data = base64.b64encode(picture).decode()
@@ -101,4 +91,5 @@ def _html(text: str, pictures: dict[str, bytes], colours: dict[str, str]) -> Mar
     page = re.sub(r'(<td style="text-align:right")>0<', r'\1 class="zero">0<', page)
     page = re.sub(r'(<td style="text-align:right")>! ', r'\1 class="bad">! ', page)
     page = re.sub(r"<code>(.*?)</code>", code, page)
-    return Markup(re.sub(r"<table>.*?</table>", table, page, flags=re.DOTALL))
+    page = page.replace("<table>", '<div class="scroll" tabindex="0"><table>')
+    return Markup(page.replace("</table>", "</table></div>"))

@@ -1,37 +1,22 @@
 """Setups that must be equal to the last bit: how far apart they are, and what the first one saves."""
 
-from dataclasses import dataclass
+from typing import Any
 
 from qat.report.groups import Groups
 from qat.report.seed_spread import SeedSpread, ratio, short
 
 
-@dataclass(frozen=True)
-class Pair:
-    """Two setups, of which `setup` is compared with `plain` over their runs with the same seed and point.
+def pairs(groups: Groups) -> list[dict[str, Any]]:
+    """Compare the pairs that must be equal over their runs with the same seed at the same point.
 
-    Args:
-        runs: how many runs of each were compared.
-        differences: the largest of `losses`, `weights` and `buffers` as text; empty where none is recorded.
-        digests: for each entry of the final states whether both runs have the same.
-        unequal: in what the two differ, as parts of a sentence; empty where nothing recorded differs.
-        saved_bytes, seconds: of `setup` over those of `plain`, the mean over the points.
+    Returns:
+        For each pair with such runs `setup` and `plain`, their names; `runs`, the number of runs of each;
+        `differences`, by `losses`, `weights` and `buffers` the largest as text, as far as they are recorded;
+        `digests`, for each entry of the final states whether they agree; `unequal`, in what the two differ;
+        `saved_bytes` and `seconds` of the first over those of the second, as the mean over the points.
     """
-
-    setup: str
-    plain: str
-    runs: int
-    differences: dict[str, str]
-    digests: list[bool]
-    unequal: list[str]
-    saved_bytes: float
-    seconds: float
-
-
-def pairs(groups: Groups) -> list[Pair]:
-    """Each pair that the comparison names, where both have a run with the same seed at the same point."""
     found = []
-    for setup, plain in groups.results.equal:
+    for setup, plain in groups.results.listing.equal:
         first, second = groups.by_setup.get(setup, []), groups.by_setup.get(plain, [])
         points = [(a, b) for a in first for b in second if a.point == b.point]
         runs = [(r, s) for a, b in points for r in a.runs for s in b.runs if r.seed == s.seed]
@@ -44,10 +29,10 @@ def pairs(groups: Groups) -> list[Pair]:
                 differences[name] = short(max(sizes, key=lambda size: (size != size, size)))
         digests = [r.digests.get(k) == s.digests.get(k) for r, s in runs for k in {**r.digests, **s.digests}]
         unequal = [f"{name} ({size})" for name, size in differences.items() if size != "0"]
-        if not all(digests):
-            unequal.append(f"{digests.count(False)} of {len(digests)} digests")
-        kept = SeedSpread([ratio(a.saved_bytes, b.saved_bytes) for a, b in points]).mean
-        time = SeedSpread([ratio(a.seconds, b.seconds) for a, b in points]).mean
-        if runs:
-            found.append(Pair(setup, plain, len(runs), differences, digests, unequal, kept, time))
+        unequal += [] if all(digests) else [f"{digests.count(False)} of {len(digests)} digests"]
+        row = {"setup": setup, "plain": plain, "runs": len(runs), "differences": differences}
+        row |= {"digests": digests, "unequal": unequal}
+        for cost in ("saved_bytes", "seconds"):
+            row[cost] = SeedSpread([ratio(getattr(a, cost), getattr(b, cost)) for a, b in points]).mean
+        found += [row] if runs else []
     return found

@@ -25,8 +25,7 @@ class SeedSpread:
 
     @cached_property
     def mean(self) -> float:
-        # Exact: the mean of equal values is this value.
-        return mean(self.finite) if self.finite else math.nan
+        return mean(self.finite) if self.finite else math.nan  # exact for equal values
 
     @property
     def high(self) -> float:
@@ -36,10 +35,6 @@ class SeedSpread:
     def is_zero(self) -> bool:
         """Whether there are values and all of them are exactly 0."""
         return bool(self.values) and not any(self.values)
-
-    def overlaps(self, other: "SeedSpread") -> bool:
-        """Whether the two ranges share a value; false when either is empty."""
-        return self.low <= other.high and other.low <= self.high
 
     def percent(self) -> str:
         """Mean and largest distance of a value from it, `97.1 ± 0.2 %`; for one value the mean alone."""

@@ -23,18 +23,15 @@ def result_table(groups: Groups) -> list[list[str]]:
     options = [option.name for option in groups.options]
     rows = [["setup", *options, "test accuracy", target, "s / epoch", "saved MB", "MB / float"]]
     for one in groups.every:
+        point = [o.text(one.point[o.key]) if o.key in one.point else ABSENT for o in groups.options]
+        epochs = epochs_text(one.epochs_to(groups.target)) if groups.target else ABSENT
         share = groups.beside_float(one, "saved_bytes")
-        rows.append(
-            [
-                one.setup,
-                *(o.text(one.point[o.key]) if o.key in one.point else ABSENT for o in groups.options),
-                one.accuracy.percent(),
-                epochs_text(one.epochs_to(groups.target)) if groups.target else ABSENT,
-                short(one.seconds),
-                short(one.saved_bytes / 1e6),
-                ABSENT if math.isnan(share) else f"{share:.2f}",
-            ]
-        )
+        costs = [
+            short(one.seconds),
+            short(one.saved_bytes / 1e6),
+            ABSENT if math.isnan(share) else f"{share:.2f}",
+        ]
+        rows.append([one.setup, *point, one.accuracy.percent(), epochs, *costs])
     return rows
 
 
@@ -55,9 +52,8 @@ def comparison_table(results: Results) -> Table:
     for n, title in enumerate(titles):
         broken = title.replace(" / ", "/\n").replace("_", "_\n").replace(" ", "\n", 1) if is_wide else title
         table.add_column(Text(broken), justify="right" if n else "left", no_wrap=True)
-    for n, row in enumerate(rows, 1):
-        is_last = bool(results.sweep) and row[0] not in [following[0] for following in rows[n : n + 1]]
-        table.add_row(*map(Text, row), end_section=is_last)
+    for row in rows:
+        table.add_row(*map(Text, row))
     return table
 
 
@@ -81,7 +77,7 @@ def settings(groups: Groups) -> dict[str, dict[str, str]]:
     """For each option of the runs its value by setup: several values where the runs of the setup differ."""
     found: dict[str, dict[str, dict[str, None]]] = {}
     for run in groups.results.runs:
-        meaning = groups.results.meanings[run.setup]
+        meaning = groups.results.listing.setups[run.setup]
         tree = {"meaning": meaning} if meaning else {}
         for name, value in _flat({**tree, "seed": run.seed, **run.settings, **run.versions}).items():
             found.setdefault(name, {}).setdefault(run.setup, {})[value] = None
