@@ -120,13 +120,12 @@ def _heat_maps(panels: Panels, columns: list[str], is_logarithmic: bool = False)
     turned: Any = {"rotation": 55, "ha": "left", "rotation_mode": "anchor"} if is_long else {}
     axes = figure.subplots(*shape, squeeze=False, sharey=is_logarithmic).flat
     for ax, (title, rows) in zip(axes, panels.items(), strict=True):
-        ax.set_title(title)
         _heat_map(ax, list(rows.values()), "accuracy" in title, is_logarithmic)
+        ax.set(title=title, ylim=(len(rows) or 1, 0))
         ax.set_xticks(np.arange(len(columns)) + 0.5, columns, fontsize=9, **turned)
         ax.set_yticks(np.arange(len(rows)) + 0.5, list(rows), fontsize=9)
         ax.tick_params(length=0, labeltop=True, labelbottom=False)
         ax.spines[:].set_visible(False)
-    figure.axes[0].set_ylim(max(map(len, panels.values())), 0)
     return figure
 
 

@@ -83,8 +83,7 @@ class Group:
     @property
     def without_gradient(self) -> list[str]:
         """The parameters whose gradient was exactly 0 in the first and the last epoch."""
-        names = self.runs[0].gradient_norm
-        return [name for name in names if all(norm.is_zero for norm in self.learning(name)[:2])]
+        return [n for n in self.runs[0].gradient_norm if all(s.is_zero for s in self.learning(n)[:2])]
 
 
 @dataclass(frozen=True)
@@ -118,10 +117,7 @@ class Groups:
 
     @cached_property
     def target(self) -> float:
-        """The validation accuracy to which epochs are counted.
-
-        It is 90 %, or, where no run reaches that, the highest multiple of 5 % that one reaches; 0 for none.
-        """
+        """The validation accuracy to count epochs to: 90 %, or the highest multiple of 5 % reached."""
         every = SeedSpread([epoch.val_accuracy for run in self.results.runs for epoch in run.epochs])
         best = max(every.finite, default=0.0)
         return min(math.floor(best * 20) / 20, 0.9)
@@ -142,10 +138,7 @@ class Groups:
 
     @cached_property
     def detail_point(self) -> Point:
-        """The point that is shown in detail; empty without a sweep.
-
-        Of the points with the most setups it is the one with the narrowest bits, then with the best accuracy.
-        """
+        """Of the points with the most setups the narrowest bits, then the best accuracy."""
 
         def rank(point: Point) -> tuple[float, ...]:
             there = self.at(point).every

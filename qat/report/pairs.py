@@ -10,10 +10,9 @@ def pairs(groups: Groups) -> list[dict[str, Any]]:
     """Compare the pairs that must be equal over their runs with the same seed at the same point.
 
     Returns:
-        For each pair with such runs `setup` and `plain`, their names; `runs`, the number of runs of each;
-        `differences`, by `losses`, `weights` and `buffers` the largest as text, as far as they are recorded;
-        `digests`, for each entry of the final states whether they agree; `unequal`, in what the two differ;
-        `saved_bytes` and `seconds` of the first over those of the second, as the mean over the points.
+        For each pair its names, `setup` and `plain`; the number of `runs`; by `losses`, `weights` and
+        `buffers` the largest recorded `differences` as text; for each entry of the final states whether
+        `digests` agree; in what the two are `unequal`; and the mean ratios of `saved_bytes` and `seconds`.
     """
     found = []
     for setup, plain in groups.results.listing.equal:
