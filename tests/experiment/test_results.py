@@ -101,8 +101,8 @@ def test_without_a_comparison_all_results_count(make, write):
     difference = {"to": "a", "losses": 0.0, "parameters": 0.0, "buffers": 0.0}
     contents = [make("b", sweep={"x": 10}, difference=difference), make("b", sweep={"x": 2}), make("a")]
     results = load_results(write(*contents))
-    assert [(run.setup, run.sweep.get("x")) for run in results.runs] == [("a", None), ("b", 2), ("b", 10)]
-    assert (results.sweep, results.equal, results.missing) == ({"x": [2, 10]}, [("b", "a")], 0)
+    assert [(run.setup, run.sweep.get("x")) for run in results.runs] == [("a", None), ("b", 10), ("b", 2)]
+    assert (results.sweep, results.equal, results.missing) == ({"x": [10, 2]}, [("b", "a")], 0)
 
 
 def test_a_pair_is_named_once(make, write):
@@ -165,5 +165,5 @@ def test_a_broken_comparison_is_refused_by_name(make, write, text):
 
 
 def test_the_same_run_twice_is_refused(make, write):
-    with pytest.raises(ValueError, match="setup 'ste' with seed 0 is already in"):
+    with pytest.raises(ValueError, match="two runs have setup 'ste' and seed 0; remove one"):
         load_results(write(make(sweep={BITS: [4, 2]}), make(sweep={BITS: [4, 2]})))
