@@ -1,5 +1,7 @@
 """Decode image files to bytes."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -16,28 +18,28 @@ COLOUR = ("P", "RGB", "RGBA", "CMYK", "YCbCr")
 
 def channels_of(file: Path) -> int:
     """1 for a grayscale image, 3 for a colour image."""
-    try:
-        with Image.open(file) as image:
-            return 1 if image.mode in GRAY else 3
-    except Exception as error:
-        raise _unreadable(file, error) from None
+    with _opened(file) as image:
+        return 1 if image.mode in GRAY else 3
 
 
 def decode(file: Path, channels: int) -> Tensor:
     """One image as uint8 `(channels, H, W)`; raises ValueError if it cannot be read or is not 8-bit."""
-    try:
-        with Image.open(file) as image:
-            if image.mode not in GRAY + COLOUR:
-                raise ValueError(f"8 bits a channel expected, got mode {image.mode}")
-            pixels = np.array(image.convert("L" if channels == 1 else "RGB"))
-    except Exception as error:  # Pillow raises many types for damaged files
-        raise _unreadable(file, error) from None
+    with _opened(file) as image:
+        if image.mode not in GRAY + COLOUR:
+            raise ValueError(f"8 bits a channel expected, got mode {image.mode}")
+        pixels = np.array(image.convert("L" if channels == 1 else "RGB"))
     return torch.from_numpy(pixels).view(*pixels.shape[:2], channels).permute(2, 0, 1)
 
 
-def _unreadable(file: Path, error: Exception) -> ValueError:
-    cause = str(error).split("\n")[0]
-    return ValueError(f"data_root: cannot read the image {file.absolute()} ({cause}); replace or remove it")
+@contextmanager
+def _opened(file: Path) -> Iterator[Image.Image]:
+    try:
+        with Image.open(file) as image:
+            yield image
+    except Exception as error:  # Pillow raises many types for damaged files
+        cause = str(error).split("\n")[0]
+        rule = f"data_root: cannot read the image {file.absolute()} ({cause})"
+        raise ValueError(f"{rule}; replace or remove it") from None
 
 
 def decode_all(

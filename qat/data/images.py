@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -11,7 +10,6 @@ from torch.utils.data import Dataset
 from qat.data.augment import CropFlip
 
 Batch = tuple[Tensor, Tensor]
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -58,8 +56,3 @@ class Images(Dataset[Batch]):
         # Division, not multiplication by the reciprocal: on a grid with the scale 1/255 the codes are the
         # bytes.
         return images.float().div_(255), self.labels[index]
-
-
-def keep_batch(batch: T) -> T:
-    """The collate function for `Images`, whose batches are already whole."""
-    return batch

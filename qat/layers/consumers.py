@@ -23,18 +23,11 @@ KEEPER = "an attribute or object that keeps it"
 
 @dataclass
 class LayerCall:
-    """One call of a layer, and the modules whose operators read its output.
-
-    Args:
-        layer: the layer's name.
-        dims: of its output.
-        storage: a weak reference to the output's memory.
-        consumers: names of modules.
-    """
+    """One call of a layer, and the modules whose operators read its output."""
 
     layer: str
-    dims: int
-    storage: StorageWeakRef
+    dims: int  # of the output
+    storage: StorageWeakRef  # of the output
     consumers: set[str] = field(default_factory=set)
 
 

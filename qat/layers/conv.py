@@ -17,8 +17,7 @@ class QuantConv1d(QuantLayer, nn.Conv1d):
     Shape: `(N, C_in, L)` -> `(N, C_out, L_out)`, weight `(O, I / groups, k)`.
     """
 
-    def operator(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        return self._conv_forward(input, weight, bias)
+    operator = nn.Conv1d._conv_forward
 
 
 class QuantConv2d(QuantLayer, nn.Conv2d):
@@ -27,8 +26,7 @@ class QuantConv2d(QuantLayer, nn.Conv2d):
     Shape: `(N, C_in, H, W)` -> `(N, C_out, H_out, W_out)`, weight `(O, I / groups, kH, kW)`.
     """
 
-    def operator(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        return self._conv_forward(input, weight, bias)
+    operator = nn.Conv2d._conv_forward
 
 
 class QuantConvTranspose2d(QuantLayer, nn.ConvTranspose2d):

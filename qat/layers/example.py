@@ -21,20 +21,16 @@ UNSUPPORTED: tuple[tuple[type, str, str], ...] = (
 class Listener(Protocol):
     """A context manager around the run of an example, which is told of each module that runs.
 
-    `path` holds the names of the modules that are running, outermost first.
+    `enter` is called before a module's forward and `leave` after it; a result of `leave` other than None
+    replaces the output. `path` holds the names of the modules that are running, outermost first.
     """
 
     path: list[str]
 
     def __enter__(self) -> Any: ...
-
     def __exit__(self, *error: Any) -> Any: ...
-
-    def enter(self, name: str, module: nn.Module, inputs: list[Any]) -> None:
-        """Called before the module's forward."""
-
-    def leave(self, name: str, module: nn.Module, inputs: list[Any], output: Any) -> Any:
-        """Called after the module's forward; a result other than None replaces the output."""
+    def enter(self, name: str, module: nn.Module, inputs: list[Any]) -> None: ...
+    def leave(self, name: str, module: nn.Module, inputs: list[Any], output: Any) -> Any: ...
 
 
 def run_example(
@@ -73,11 +69,7 @@ def run_example(
 
 
 def check_model(model: Any) -> None:
-    """Refuse a model whose modules cannot be listened to.
-
-    Raises:
-        ValueError: it is not a module, or a module in it has no weights yet or cannot be looked into.
-    """
+    """Raise ValueError for what is no module, or holds one without weights or that cannot be looked into."""
     if isinstance(model, type):
         raise ValueError(f"model must be an nn.Module, got the class {model.__name__}; make one of it first")
     if not isinstance(model, nn.Module):

@@ -1,5 +1,6 @@
 """Blocks that save only their input and run again in the backward, without changing their state twice."""
 
+from functools import cache
 from typing import Any, ClassVar
 
 import torch
@@ -145,13 +146,9 @@ class _Body(nn.Module):
         return super(Checkpointed, self.block).forward(*args, **kwargs)
 
 
-_CLASSES: dict[type[nn.Module], Any] = {}
-
-
-def _checkpointed(base: type[nn.Module]) -> Any:
-    if base not in _CLASSES:
-        _CLASSES[base] = type(f"Checkpointed{base.__name__}", (Checkpointed, base), {})
-    return _CLASSES[base]
+@cache
+def _checkpointed(base: Any) -> Any:
+    return type(f"Checkpointed{base.__name__}", (Checkpointed, base), {})
 
 
 def _blank(base: type[nn.Module]) -> Any:

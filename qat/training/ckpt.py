@@ -66,14 +66,12 @@ def load_state(
     try:
         model.load_state_dict(ckpt["state_dict"], strict=True)
     except ValueError as error:
-        raise ValueError(
-            f"{argument} {path} has other bits than this configuration ({remedy(ckpt)}): {error}"
-        ) from error
+        rule = f"{argument} {path} has other bits than this configuration"
+        raise ValueError(f"{rule} ({remedy(ckpt)}): {error}") from error
     except RuntimeError as error:  # torch writes a title, then a line for each problem
         first = one_line(str(error).partition("\n")[2].partition("\n")[0]).rstrip(". ")
-        raise ValueError(
-            f"{argument} {path} is of another model than this configuration ({remedy(ckpt)}): {first}"
-        ) from error
+        rule = f"{argument} {path} is of another model than this configuration"
+        raise ValueError(f"{rule} ({remedy(ckpt)}): {first}") from error
     model.on_load_checkpoint(ckpt)
 
 

@@ -21,11 +21,7 @@ OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
 def check_hyperparameters(
     optimizer: str, classes: int, rate: float, decay: float, scale_rate: float, seed: int
 ) -> None:
-    """Check that each value is in its range.
-
-    Raises:
-        ValueError: a value is out of range, or the optimizer is unknown.
-    """
+    """Raise ValueError for a value that is out of its range, or an unknown optimizer."""
     if optimizer not in OPTIMIZERS:
         raise unknown_name("optimizer", optimizer, OPTIMIZERS)
     if classes < 2:
@@ -35,9 +31,8 @@ def check_hyperparameters(
     if not 0.0 <= decay < float("inf"):
         raise ValueError(f"weight_decay must be >= 0 and finite, got {decay}; 0 switches it off")
     if not 0.0 <= scale_rate < float("inf"):
-        raise ValueError(
-            f"scale_learning_rate must be >= 0 and finite, got {scale_rate}; 1 is the rate of the weights"
-        )
+        rule = "scale_learning_rate must be >= 0 and finite"
+        raise ValueError(f"{rule}, got {scale_rate}; 1 is the rate of the weights")
     if seed < 0:
         raise ValueError(f"seed must be >= 0, got {seed}; any small number will do")
 

@@ -48,9 +48,8 @@ def build_network(name: str, shape: tuple[int, ...], classes: int, options: Mapp
     try:
         return build(input_shape=shape, classes=classes, **options)
     except (TypeError, ValueError, RuntimeError, ArithmeticError) as error:  # torch checks some arguments
-        raise ValueError(
-            f"{name} cannot be built with options {dict(options)} for images {shape}: {error}"
-        ) from error
+        rule = f"{name} cannot be built with options {dict(options)} for images {shape}"
+        raise ValueError(f"{rule}: {error}") from error
 
 
 def _imported(path: str) -> Callable[..., nn.Module]:
@@ -60,9 +59,8 @@ def _imported(path: str) -> Callable[..., nn.Module]:
     try:
         found = getattr(import_module(module), attribute)
     except (ImportError, AttributeError) as error:
-        raise ValueError(
-            f"model must be one of {', '.join(MODELS)}, or an import path that works; got {path!r}: {error}"
-        ) from error
+        rule = f"model must be one of {', '.join(MODELS)}, or an import path that works"
+        raise ValueError(f"{rule}; got {path!r}: {error}") from error
     if not callable(found):
         raise ValueError(f"model {path} must be a class or function that builds a network, got {found!r}")
     return found

@@ -4,9 +4,8 @@ from lightning import Callback, LightningModule, Trainer
 from torch import nn
 
 from qat.layers import QuantLayer
+from qat.layers.consumers import BATCH_NORMS
 from qat.quantizers import Quantizer
-
-BATCHNORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
 
 class Phases(Callback):
@@ -53,11 +52,10 @@ class Phases(Callback):
         self.freeze_epoch = freeze_epoch
         self.freeze_batchnorm_epoch = freeze_batchnorm_epoch
 
-    def on_sanity_check_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self.enter(pl_module, trainer.current_epoch)
-
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.enter(pl_module, trainer.current_epoch)
+
+    on_sanity_check_start = on_train_epoch_start
 
     def enter(self, model: nn.Module, epoch: int) -> None:
         """Put a model into the phase of an epoch, counted from 0."""
@@ -66,7 +64,7 @@ class Phases(Callback):
             _freeze_ranges(model, epoch >= self.freeze_epoch)
         if self.freeze_batchnorm_epoch is not None:
             for module in model.modules():
-                if isinstance(module, BATCHNORMS):
+                if isinstance(module, BATCH_NORMS):
                     module.train(epoch < self.freeze_batchnorm_epoch)
 
 
