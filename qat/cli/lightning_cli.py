@@ -30,11 +30,7 @@ POSITIVE = ("limit_train_batches", "accumulate_grad_batches", "check_val_every_n
 
 
 class TrainCLI(LightningCLI):
-    """Parses the options, builds the run and checks it; `run` then does the work.
-
-    Args:
-        name: of the subcommand: fit, validate or test.
-        args: its options.
+    """Parses the options `args` of a subcommand, builds the run and checks it; `run` then does the work.
 
     Raises:
         ValueError: an option is wrong, or a .ckpt file or the data does not fit.

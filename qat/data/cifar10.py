@@ -14,11 +14,6 @@ SHAPE = (3, 32, 32)
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 
-def shape(root: Path) -> tuple[tuple[int, int, int], int]:
-    """`((3, 32, 32), 10)`; reads nothing."""
-    return SHAPE, len(CLASSES)
-
-
 def image_folder(root: Path) -> Path | None:
     """`root/cifar10` if it holds train/ and test/, else None."""
     path = root / "cifar10"

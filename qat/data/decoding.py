@@ -52,11 +52,9 @@ def decode_all(
     for i, file in enumerate(tracked(files, "Decoding images (once)")):
         image = decode(file, len(first))
         if image.shape != first.shape:
-            (_, height, width), (_, first_height, first_width) = image.shape, first.shape
-            raise ValueError(
-                f"data_root: all images must have one size, {first_width}x{first_height} as"
-                f" {files[0].name}, but {file.absolute()} has {width}x{height}; resize or remove it"
-            )
+            size, needed = (f"{x.shape[2]}x{x.shape[1]}" for x in (image, first))
+            rule = f"data_root: all images must have one size, {needed} as {files[0].name}"
+            raise ValueError(f"{rule}, but {file.absolute()} has {size}; resize or remove it")
         images[i] = image
     labels = torch.tensor([label for _, label in train + test])
     n = len(train)

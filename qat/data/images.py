@@ -47,12 +47,10 @@ class Images(Dataset[Batch]):
         return images[0], labels[0]
 
     def __getitems__(self, indices: Sequence[int]) -> Batch:
-        # torch's loader prefers this method to one __getitem__ for each sample, which costs more than
-        # training.
+        # torch's loader prefers this method to a __getitem__ for each sample, which costs more than training.
         index = torch.as_tensor(indices, dtype=torch.int64)
         images = self.images[index]
         if self.augment is not None:
             images = self.augment(images, index)
-        # Division, not multiplication by the reciprocal: on a grid with the scale 1/255 the codes are the
-        # bytes.
+        # Not multiplied by the reciprocal: on a grid with the scale 1/255 the codes are the bytes.
         return images.float().div_(255), self.labels[index]

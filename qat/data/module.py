@@ -51,9 +51,7 @@ class ImageData(LightningDataModule):
             raise ValueError(f"seed must be 0 to 2^32 - 1, got {seed}; any small number will do")
         if not 0 < val_fraction < 1:
             raise ValueError(f"val_fraction must be between 0 and 1, got {val_fraction}; 0.1 keeps a tenth")
-        self.batch_size = batch_size
-        self.augment = augment
-        self.seed = seed
+        self.batch_size, self.augment, self.seed = batch_size, augment, seed
         self.val_fraction = val_fraction
 
     def prepare_data(self) -> None:
@@ -100,8 +98,7 @@ class ImageData(LightningDataModule):
         self, dataset: Images, sampler: EpochSampler | None = None, drop_last: bool = False
     ) -> DataLoader[Batch]:
         # No workers: reading a batch from memory is cheaper than passing it on from another process.
-        # The loader draws a number each time it starts: with a separate generator, the global one does not
-        # move.
+        # The loader draws a number each time it starts, here from a separate generator, not the global one.
         return DataLoader(
             dataset,
             self.batch_size,

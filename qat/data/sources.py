@@ -24,9 +24,9 @@ class Source:
 
 
 SOURCES: dict[str, Source] = {
-    "mnist5k": Source(mnist.shape, mnist.prepare_embedded, mnist.load_embedded),
-    "mnist": Source(mnist.shape, mnist.prepare, mnist.load),
-    "cifar10": Source(cifar10.shape, cifar10.prepare, cifar10.load),
+    "mnist5k": Source(lambda _: (mnist.SHAPE, 10), lambda _: None, mnist.load_embedded),
+    "mnist": Source(lambda _: (mnist.SHAPE, 10), mnist.prepare, mnist.load),
+    "cifar10": Source(lambda _: (cifar10.SHAPE, 10), cifar10.prepare, cifar10.load),
     "folder": Source(folder.shape, folder.prepare, folder.load),
 }
 

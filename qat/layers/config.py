@@ -150,10 +150,7 @@ class Quantization:
         """The configuration of each layer and activation that `layers` overrides, its preset expanded.
 
         In it `first_last_bits` and `input_bits` follow an overridden `weight_bits` and `activation_bits`.
-
-        Args:
-            layers: names of the convolution and linear layers.
-            activations: names of the quantized activation modules; overrides of weights do not match them.
+        Overrides of weights match `layers` alone.
 
         Raises:
             ValueError: a pattern matches nothing, or only layers that earlier patterns matched.

@@ -41,16 +41,8 @@ class QuantConvTranspose2d(QuantLayer, nn.ConvTranspose2d):
 
     def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
         padding: list[int] = list(self.padding)  # type: ignore[arg-type]  # a string only in other convolutions
-        output_padding = self._output_padding(
-            input, output_size, list(self.stride), padding, list(self.kernel_size), 2, list(self.dilation)
-        )
-        return F.conv_transpose2d(
-            self.input_quantizer(input),
-            self.weight_quantizer(self.effective_weight),
-            self.effective_bias,
-            self.stride,
-            padding,
-            output_padding,
-            self.groups,
-            self.dilation,
-        )
+        sizes = list(self.stride), padding, list(self.kernel_size)
+        output_padding = self._output_padding(input, output_size, *sizes, 2, list(self.dilation))
+        x, weight = self.input_quantizer(input), self.weight_quantizer(self.effective_weight)
+        settings = self.stride, padding, output_padding, self.groups, self.dilation
+        return F.conv_transpose2d(x, weight, self.effective_bias, *settings)

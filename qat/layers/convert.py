@@ -77,7 +77,7 @@ def quantize(model: nn.Module, config: Quantization, example: Tensor | tuple[Any
 
 
 def _checked(model: nn.Module, config: Quantization, example: Any) -> tuple[Any, ...]:
-    """The example as arguments, after all checks that need no run of the model."""
+    """The example as arguments, after all checks that need no run."""
     check_model(model)
     checkpointed = [name for name, part in model.named_modules() if hasattr(part, "is_checkpointed")]
     if checkpointed:

@@ -121,11 +121,7 @@ FOLDED: Kinds = {nn.BatchNorm1d: FoldedBatchNorm1d, nn.BatchNorm2d: FoldedBatchN
 
 
 def find_folds(model: nn.Module, args: tuple[Any, ...]) -> dict[str, str]:
-    """The BatchNorm that folds into each layer of a float model: layer name -> BatchNorm name.
-
-    Raises:
-        ValueError: a BatchNorm does not fold.
-    """
+    """Layer name -> the BatchNorm that folds into it; raises ValueError if one folds into no layer."""
     done = fold_batchnorm(copy.deepcopy(model), args)
     for name, why in done.kept.items():
         raise ValueError(f"deployable needs every BatchNorm folded, but {name} cannot be: {why}")
@@ -135,10 +131,7 @@ def find_folds(model: nn.Module, args: tuple[Any, ...]) -> dict[str, str]:
 def absorb_batchnorm(model: nn.Module, folds: Mapping[str, str], specs: Sequence[QuantSpec]) -> None:
     """Let the layers of a model that was just quantized absorb their BatchNorm, in place.
 
-    `folds` is the result of `find_folds`, `specs` are those of the layers.
-
-    Raises:
-        ValueError: a layer is of a kind that integers do not reproduce.
+    `folds` is the result of `find_folds`. Raises ValueError for a layer that integers do not reproduce.
     """
     layers: dict[str, Any] = {spec.name: model.get_submodule(spec.name) for spec in specs}
     for name, layer in layers.items():

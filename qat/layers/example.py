@@ -36,16 +36,10 @@ class Listener(Protocol):
 def run_example(
     model: nn.Module, args: tuple[Any, ...], buffers: dict[str, Tensor], training: bool, listener: Listener
 ) -> Any:
-    """The model's output, computed without grad and on copies of its buffers.
+    """The model's output, computed without grad and on `buffers`, which are copies of its own.
 
+    `training` is the mode in which it runs; modules that drop whole branches always run in eval mode.
     Afterwards the model's mode, buffers and hooks and the random state are as before.
-
-    Args:
-        model: any module.
-        args: its arguments.
-        buffers: copies of its buffers, from `qat.module_state.copy_buffers`.
-        training: the mode in which it runs; modules that drop whole branches always run in eval mode.
-        listener: entered around the run.
 
     Raises:
         ValueError: the model does not run on the example (its shape is wrong, for instance); the message
@@ -81,11 +75,7 @@ def check_model(model: Any) -> None:
 
 
 def arguments(example: Any, at_least: int) -> tuple[Any, ...]:
-    """The example as a tuple of arguments, of which the first is a batch.
-
-    Args:
-        example: what the user gave.
-        at_least: how many samples the batch must have.
+    """The example as a tuple of arguments, of which the first is a batch of `at_least` samples.
 
     Raises:
         ValueError: the example does not start with such a batch, or a tensor in it is sparse, complex or on

@@ -109,6 +109,6 @@ def _scale(quantizer: Any) -> str:
     if not isinstance(quantizer, Quantizer):
         return "-"
     scale: nn.Module = quantizer.scale
-    inner = scale.inner if isinstance(scale, PowerOfTwo) else scale
-    name = type(inner).__name__.removesuffix("Scale").lower()
-    return f"{name} 2^k" if isinstance(scale, PowerOfTwo) else name
+    if isinstance(scale, PowerOfTwo):
+        return f"{type(scale.inner).__name__.removesuffix('Scale').lower()} 2^k"
+    return type(scale).__name__.removesuffix("Scale").lower()

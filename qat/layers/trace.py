@@ -46,9 +46,8 @@ class TracedActivation:
 class ModelTrace(TorchFunctionMode):
     """The consumers and activations in the order in which they ran, and the matrix products outside of them.
 
-    Args:
-        is_consumer: whether a module is a convolution or linear layer.
-        is_activation: whether a module is an activation that has, or may get, a quantizer.
+    `is_consumer` tells convolution and linear layers, `is_activation` those activations that have, or may
+    get, a quantizer.
 
     Attributes:
         products: `(module, function)` for each matrix product that ran as a function.
@@ -68,16 +67,10 @@ class ModelTrace(TorchFunctionMode):
         self._sharing: dict[int, list[Tensor]] = {}  # storage address -> the tensors that share it
 
     def run(self, model: nn.Module, args: tuple[Any, ...], *, signed: bool, training: bool) -> None:
-        """Run a model without dropout and record it; the model stays as it was.
+        """Record a run of a model without dropout, in training or eval mode; the model stays as it was.
 
-        Args:
-            model: any module.
-            args: its arguments.
-            signed: whether the tensors among the arguments may be negative.
-            training: the mode in which the model runs.
-
-        Raises:
-            ValueError: the model does not run on the arguments.
+        `signed` says whether the tensors among the arguments may be negative. Raises ValueError if the model
+        does not run on them.
         """
         for x in tensors_in(args):
             self.record(x, TensorProperties(unsigned=not signed))

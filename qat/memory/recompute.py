@@ -65,14 +65,9 @@ def recompute(block: nn.Module, *inputs: Tensor) -> Tensor:
     """`block(*inputs)`, whose activations are recomputed in the backward.
 
     This is what `Checkpointed` does with `torch.utils.checkpoint`, in one Function that is easy to read; use
-    `Checkpointed` in networks. Here the block takes tensors by position and returns one tensor, there is no
-    second derivative, and `torch.compile` cannot trace it, because it reads the random state.
-
-    Args:
-        block: any module whose state is in its parameters and buffers.
-        inputs: at least one tensor.
-
-    Shape: the block's.
+    `Checkpointed` in networks. Here the block takes one or more tensors by position and returns one tensor,
+    there is no second derivative, and `torch.compile` cannot trace it, because it reads the random state. The
+    state of the block must be in its parameters and buffers. Shape: the block's.
 
     Raises:
         RuntimeError: in the backward, if a second derivative is requested.

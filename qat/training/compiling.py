@@ -21,10 +21,7 @@ class CompiledNetwork:
     """A network whose full training batches run through `torch.compile`.
 
     A short last batch, evaluation, and a batch on which forward hooks are set run eagerly, because each of
-    them would be compiled anew.
-
-    Args:
-        network: any module; a graph break is an error.
+    them would be compiled anew. A graph break is an error.
     """
 
     def __init__(self, network: nn.Module) -> None:

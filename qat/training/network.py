@@ -20,14 +20,10 @@ def network_of(module: LightningModule) -> nn.Module:
 
 
 def build_network(name: str, shape: tuple[int, ...], classes: int, options: Mapping[str, Any]) -> nn.Module:
-    """Build a float network.
+    """Build a float network for images of a shape `(C, H, W)`.
 
-    Args:
-        name: of `qat.models`, or the import path of a user-defined class or function that takes
-            `input_shape`, `classes` and perhaps more: `my_module.MyNet`.
-        shape: `(C, H, W)` of one image.
-        classes: number of logits.
-        options: further arguments of the network.
+    `name` is one of `qat.models`, or the import path of a user-defined class or function that takes
+    `input_shape`, `classes` and perhaps more, its `options`: `my_module.MyNet`.
 
     Raises:
         ValueError: the name or an option is unknown, or the network cannot be built with these arguments.

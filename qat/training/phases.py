@@ -48,8 +48,7 @@ class Phases(Callback):
                 f"freeze_epoch must be above float_epochs ({float_epochs}), got {freeze_epoch}: a quantized "
                 "epoch must measure the ranges first"
             )
-        self.float_epochs = float_epochs
-        self.freeze_epoch = freeze_epoch
+        self.float_epochs, self.freeze_epoch = float_epochs, freeze_epoch
         self.freeze_batchnorm_epoch = freeze_batchnorm_epoch
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -83,8 +82,7 @@ def is_quantized(model: nn.Module) -> bool:
 def _freeze_ranges(model: nn.Module, frozen: bool) -> None:
     for module in model.modules():
         if frozen and isinstance(module, QuantLayer) and isinstance(module.weight_quantizer, Quantizer):
-            # The last forward measured the weight's scale, and the optimizer has stepped since: measure it
-            # again.
+            # The optimizer has stepped since the last forward, which measured the scale: measure it again.
             module.weight_quantizer.observe(module.effective_weight)
         if isinstance(module, Quantizer):
             module.freeze() if frozen else module.unfreeze()

@@ -37,13 +37,8 @@ def parameter_groups(
     """Parameter groups for an optimizer: weights decay; biases, BatchNorm and learned scales do not.
 
     The modules decide: weights are those of convolution and linear layers, scales are the parameters of a
-    quantizer's scale. A group without parameters is left out.
-
-    Args:
-        model: each of its parameters is in one group.
-        learning_rate: of all parameters except the scales, > 0.
-        weight_decay: of the weights, >= 0.
-        scale_learning_rate: the rate of the scales as a multiple of `learning_rate`, >= 0.
+    quantizer's scale. `scale_learning_rate` is the rate of the scales as a multiple of `learning_rate`. A
+    group without parameters is left out.
     """
     scales = {p for module in model.modules() if isinstance(module, Scale) for p in module.parameters()}
     weights = {module.weight for module in model.modules() if isinstance(module, CONV_AND_LINEAR)}
