@@ -53,9 +53,8 @@ def _load_pickles(root: Path) -> ImageSet:
     try:
         train, test = CIFAR10(root, train=True), CIFAR10(root, train=False)
     except RuntimeError:  # torchvision compares each file with its checksum
-        raise ValueError(
-            f"data_root: {batches} is damaged (a file is missing or fails its checksum); delete it, run again"
-        ) from None
+        why = "a file is missing or fails its checksum"
+        raise ValueError(f"data_root: {batches} is damaged ({why}); delete it, run again") from None
     return ImageSet(*_tensors(train), *_tensors(test), CLASSES)
 
 

@@ -30,9 +30,7 @@ class Images(Dataset[Batch]):
     """
 
     def __init__(self, images: Tensor, labels: Tensor, augment: CropFlip | None = None) -> None:
-        self.images = images
-        self.labels = labels
-        self.augment = augment
+        self.images, self.labels, self.augment = images, labels, augment
 
     def __len__(self) -> int:
         return len(self.images)

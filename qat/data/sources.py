@@ -44,9 +44,8 @@ def resolve_root(data_root: str | None) -> Path:
 
 
 def data_shape(name: DataName, data_root: str | None = None) -> tuple[Shape, int]:
-    """`((C, H, W), classes)` of a data set, without loading it; a folder of images is inspected.
+    """`((C, H, W), classes)` of a data set, without loading it.
 
-    Raises:
-        ValueError: the name is unknown, or the folder has no images.
+    Raises ValueError if the name is unknown, or if a folder of images, which is inspected, has none.
     """
     return find_source(name).shape(resolve_root(data_root))

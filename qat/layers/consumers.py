@@ -32,13 +32,11 @@ class LayerCall:
 
 
 class ConsumerRecorder(TorchDispatchMode):
-    """Sees each operator, also those inside of custom autograd Functions.
+    """Sees each operator that reads `state`, the parameters and buffers by name, or the output of a layer.
 
-    It holds outputs by weak references only: an output whose memory still exists after the forward is kept by
-    an attribute, a hook or an object that the model returned, and may be read later.
-
-    Args:
-        state: the parameters and buffers that the example runs on, by name.
+    It also sees those inside of custom autograd Functions. It holds outputs by weak references only: an
+    output whose memory still exists after the forward is kept by an attribute, a hook or an object that the
+    model returned, and may be read later.
 
     Attributes:
         calls: the calls of foldable layers, in order.

@@ -35,9 +35,8 @@ class QuantSpec:
 def quant_specs(trace: ModelTrace, config: Quantization) -> tuple[list[QuantSpec], list[QuantSpec]]:
     """The specs of the activation modules that get a quantizer, and those of all layers.
 
-    Raises:
-        ValueError: a pattern in `config.layers` has no effect, or asks for a float input of a layer whose
-            input is quantized for other layers.
+    Raises ValueError if a pattern in `config.layers` has no effect, or asks for a float input of a layer
+    whose input is quantized for other layers.
     """
     consumers = _consumers_by_activation(trace, idle_too=config.deployable)
     overrides = config.resolve(list(trace.consumers), list(consumers))

@@ -62,7 +62,7 @@ class ModelTrace(TorchFunctionMode):
         self.activations: dict[str, TracedActivation] = {}
         self.products: list[tuple[str, str]] = []
         self.path: list[str] = []
-        # The tensor is stored with its properties, so that no other tensor can get its id.
+        # The tensor is stored too, so that no other tensor can get its id.
         self._properties: dict[int, tuple[Tensor, TensorProperties]] = {}
         self._sharing: dict[int, list[Tensor]] = {}  # storage address -> the tensors that share it
 

@@ -1,6 +1,7 @@
 """Checkpointing written by hand: one Function that saves its inputs and runs its block again."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -58,7 +59,8 @@ class Recompute(torch.autograd.Function):
         wanted = [leaf for leaf in leaves if leaf.requires_grad]
         found = iter(torch.autograd.grad(output, wanted, g, allow_unused=True))
         gradients = [next(found) if leaf.requires_grad else None for leaf in leaves]
-        return None, None, *(_refused(gradient, g, *tensors) for gradient in gradients)
+        refuse = partial(refuse_second_derivative, name="Recompute")
+        return None, None, *(None if x is None else refuse(x, g, *tensors) for x in gradients)
 
 
 def recompute(block: nn.Module, *inputs: Tensor) -> Tensor:
@@ -74,9 +76,3 @@ def recompute(block: nn.Module, *inputs: Tensor) -> Tensor:
     """
     names, parameters = zip(*block.named_parameters(), strict=True) if list(block.parameters()) else ((), ())
     return Recompute.apply(block, names, *inputs, *parameters)
-
-
-def _refused(gradient: Tensor | None, *through: Tensor) -> Tensor | None:
-    if gradient is None:
-        return None
-    return refuse_second_derivative(gradient, *through, name="Recompute")
