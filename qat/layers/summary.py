@@ -109,6 +109,5 @@ def _scale(quantizer: Any) -> str:
     if not isinstance(quantizer, Quantizer):
         return "-"
     scale: nn.Module = quantizer.scale
-    if isinstance(scale, PowerOfTwo):
-        return f"{type(scale.inner).__name__.removesuffix('Scale').lower()} 2^k"
-    return type(scale).__name__.removesuffix("Scale").lower()
+    inner, suffix = (scale.inner, " 2^k") if isinstance(scale, PowerOfTwo) else (scale, "")
+    return type(inner).__name__.removesuffix("Scale").lower() + suffix
