@@ -11,7 +11,11 @@ from qat.cli.lightning_cli import TrainCLI
 from qat.data import ImageData
 from qat.memory import Checkpointed
 
-CONFIGS = sorted((Path(__file__).parents[1] / "configs").glob("*.yaml"))
+CONFIGS = sorted(
+    path
+    for path in (Path(__file__).parents[1] / "configs").glob("*.yaml")
+    if not path.stem.startswith("compare")
+)
 
 
 class FakeData(ImageData):

@@ -13,9 +13,7 @@ from qat.measure.growth import Growth
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PAGES = README + "".join(
-    (ROOT / "docs" / f"{name}.md").read_text("utf-8") for name in ("training", "comparing")
-)
+PAGES = README + "".join(page.read_text("utf-8") for page in sorted((ROOT / "docs").glob("*.md")))
 
 
 def blocks(language: str, text: str = PAGES) -> list[str]:

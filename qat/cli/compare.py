@@ -1,7 +1,9 @@
 """The command line of a comparison."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated, get_args, get_origin, get_type_hints
 
 from rich.console import Console
 
@@ -9,85 +11,106 @@ from qat.cli.exits import BAD_INPUT, leave
 from qat.cli.parser import OneLineParser
 from qat.cli.quiet import quiet
 from qat.cli.writable import check_writable
-from qat.data import SOURCES
-from qat.experiment.compare import compare, is_finished, prepare
-from qat.experiment.plan import Run, Settings, plan
-from qat.experiment.results import load_results
-from qat.experiment.setups import SETUPS, USUAL
-from qat.layers import Quantization
+from qat.data import DataName
+from qat.experiment import Comparison, RunsFailedError, compare, load_results, read_comparison
+from qat.experiment.comparison import LIBRARY, MAIN, check_list, check_seeds
+from qat.experiment.plan import BITS
 from qat.layers.config import CONFIGURABLE_WIDTHS
 from qat.models import MODELS
 from qat.names import one_line
 from qat.quantizers.grid import check_bits
-from qat.report.table import comparison_table
-from qat.report.write import write_report
-from qat.training.loss import LOSSES
+from qat.report import comparison_table, write_report
+from qat.training.loss import LossName
+
+SETUPS = ", ".join(dict.fromkeys(name for file in (MAIN, LIBRARY) for name in read_comparison(file).setups))
 
 
-def _parser() -> OneLineParser:
+@dataclass(frozen=True)
+class CompareOptions:
+    """The options of the command: type, help, and the option of training that it sets in the base."""
+
+    config: Annotated[str | None, "YAML file; default: the main job, which is configs/compare.yaml."] = None
+    setups: Annotated[list[str] | None, f"Setups of the YAML file, or any of {SETUPS}."] = None
+    seeds: Annotated[list[int] | None, "One run of each setup for each seed."] = None
+    bits: Annotated[list[int] | None, "Of weights and activations; with several, each setup at each."] = None
+    weight_bits: Annotated[int | None, "Of weights, where they differ from --bits.", BITS[0]] = None
+    activation_bits: Annotated[int | None, "Of activations, where they differ.", BITS[1]] = None
+    epochs: Annotated[int | None, "At least 1.", "trainer.max_epochs"] = None
+    data: Annotated[DataName | None, "The data set.", "data.name"] = None
+    data_root: Annotated[str | None, "Where it lies; else QAT_DATA, else data.", "data.data_root"] = None
+    model: Annotated[str | None, f"One of {', '.join(MODELS)}, or an import path.", "model.name"] = None
+    loss: Annotated[LossName | None, "What is minimized.", "model.loss"] = None
+    batch_size: Annotated[int | None, "Images a step.", "data.batch_size"] = None
+    learning_rate: Annotated[float | None, "Peak of the schedule.", "model.learning_rate"] = None
+    out: Annotated[str, "Folder of the runs and the report; comparisons may share it."] = "runs/compare"
+    jobs: Annotated[int, "Runs at a time, with a share of the threads each; 0: one on each thread."] = 1
+    dask: Annotated[str | None, "Address of a Dask scheduler, whose workers train instead."] = None
+
+
+SETS = {
+    name: annotation.__metadata__[1]
+    for name, annotation in get_type_hints(CompareOptions, include_extras=True).items()
+    if len(annotation.__metadata__) > 1
+}
+"""The option of training that an option of the command sets."""
+
+
+def _parse(argv: Sequence[str] | None) -> CompareOptions:
     parser = OneLineParser(
-        description="Train one small CNN in several setups and report how they compare.", allow_abbrev=False
+        description="Train one small CNN in several setups and report how they compare. What is given here "
+        "is laid over the YAML file.",
+        allow_abbrev=False,
     )
-    add = parser.add_argument
-    add("--data", type=str, default="mnist5k", help=f"One of {', '.join(SOURCES)}.")
-    add("--data_root", type=str | None, default=None, help="Where data lies; default: QAT_DATA, else data.")
-    add("--model", type=str, default="small_cnn", help=f"One of {', '.join(MODELS)}.")
-    widths = "Of weights and activations: 1 to 8, 16, or 32 for float; with several, each setup at each."
-    add("--bits", type=int, nargs="+", default=[4], help=widths)
-    add("--weight_bits", type=int | None, default=None, help="Of weights, where they differ from --bits.")
-    add("--activation_bits", type=int | None, default=None, help="Of activations, where they differ.")
-    add("--loss", type=str, default="huber", help=f"One of {', '.join(LOSSES)}.")
-    add("--epochs", type=int, default=Settings.epochs, help="At least 1.")
-    add("--batch_size", type=int, default=Settings.batch_size, help="Images a step.")
-    add("--learning_rate", type=float, default=Settings.learning_rate, help="Peak of the schedule.")
-    add("--seeds", type=int, nargs="+", default=[0, 1], help="One run of each setup for each seed.")
-    add("--setups", type=str, nargs="+", default=list(USUAL), help=f"Any of {', '.join(SETUPS)}.")
-    add("--out", type=str, default="runs/compare", help="Folder of the runs and the report.")
-    return parser
+    for name, annotation in get_type_hints(CompareOptions, include_extras=True).items():
+        kind, text = annotation.__origin__, annotation.__metadata__[0]
+        items = [get_args(each)[0] for each in get_args(kind) if get_origin(each) is list]
+        more = {"type": items[0], "nargs": "+"} if items else {"type": kind}
+        parser.add_argument(f"--{name}", default=getattr(CompareOptions, name), help=text, **more)
+    return CompareOptions(**parser.parse_args(None if argv is None else list(argv)).as_dict())
+
+
+def _comparison(options: CompareOptions) -> Comparison:
+    """The YAML file with the options laid over it."""
+    comparison = read_comparison(options.config or MAIN)
+    if options.setups is not None:
+        comparison = comparison.pick(options.setups)
+    if options.seeds is not None:
+        comparison = replace(comparison, seeds=check_seeds(options.seeds))
+    if options.bits is not None:
+        for bits in check_list("bits", options.bits):
+            check_bits("bits", bits, CONFIGURABLE_WIDTHS)
+        comparison = comparison.with_values(BITS, options.bits)
+    several = len(options.bits or []) > 1
+    for short, name in SETS.items():
+        value = getattr(options, short)
+        if several and name in BITS and value is not None:
+            raise ValueError(
+                f"{short} must be left out with several bits, which are those of both; got {short} {value} "
+                f"and bits {' '.join(map(str, options.bits or []))}"
+            )
+        if value is not None:
+            comparison = comparison.with_values([name], [value])
+    return comparison
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line; `argv` without the program's name, by default the process's own.
 
     Raises:
-        SystemExit: 2 on bad input, 130 when stopped with Ctrl-C.
+        SystemExit: 2 on bad input or where a run failed, 130 when stopped with Ctrl-C.
     """
     quiet()
+    options = _parse(argv)
     try:
-        settings, runs = _parse(argv)
-        prepare(settings, runs)
+        check_writable("out", options.out)
+        compare(_comparison(options), options.out, options.jobs, options.dask)
+        report = write_report(Path(options.out))
+    except RunsFailedError as failed:
+        leave("\n".join(f"error: {reason}" for reason in failed.reasons), 2)
     except BAD_INPUT as error:
         leave(f"error: {one_line(error)}", 2)
-    out = runs[0].out
-    try:
-        compare(settings, runs)
-        report = write_report(out)
-    except (OSError, FloatingPointError) as error:  # a full disk, a run that diverged; all else is a bug
-        leave(f"error: {one_line(error)}", 2)
-    except KeyboardInterrupt:
-        done = sum(is_finished(run, settings) for run in runs)
-        leave(
-            f"stopped; {done} of {len(runs)} runs are finished and kept: the same command goes on there", 130
-        )
-    Console().print(comparison_table(load_results(out)))
+    except KeyboardInterrupt as stopped:
+        kept = f"{stopped}: the same command goes on there" if str(stopped) else "nothing had begun"
+        leave(f"stopped; {kept}", 130)
+    Console().print(comparison_table(load_results(Path(options.out))))
     print(f"report: {report}")
-
-
-def _parse(argv: Sequence[str] | None) -> tuple[Settings, list[Run]]:
-    args = _parser().parse_args(None if argv is None else list(argv))
-    check_writable("out", args.out)
-    for bits in args.bits:
-        check_bits("bits", bits, CONFIGURABLE_WIDTHS)
-    for name in ("weight_bits", "activation_bits"):
-        if args[name] is not None and len(args.bits) > 1:
-            raise ValueError(
-                f"{name} must be left out with several bits, which are those of both; got {name} "
-                f"{args[name]} and bits {' '.join(map(str, args.bits))}"
-            )
-    quantization = Quantization(
-        weight_bits=args.bits[0] if args.weight_bits is None else args.weight_bits,
-        activation_bits=args.bits[0] if args.activation_bits is None else args.activation_bits,
-    )
-    same = {name: args[name] for name in ("data", "data_root", "model", "loss", "epochs", "batch_size")}
-    settings = Settings(**same, learning_rate=args.learning_rate, quantization=quantization)
-    return settings, plan(args.setups, args.seeds, Path(args.out), args.bits)

@@ -136,9 +136,9 @@ class TrainCLI(LightningCLI):
         ckpt_path, fits = self.config.ckpt_path, self.name == "fit"
         if ckpt_path is not None:
             ckpt = read_ckpt("ckpt_path", ckpt_path)
-            load_state(ckpt, ckpt_path, self.model)
-            if fits:
+            if fits:  # first, for it names the option that must change
                 check_resumable(ckpt, ckpt_path, self.model.hparams, self.trainer.max_epochs)
+            load_state(ckpt, ckpt_path, self.model)
         if fits:
             self._check_strategy()
             self.model.load_teacher()

@@ -1,18 +1,18 @@
-"""Several runs side by side: setups, their training, and their results."""
+"""A comparison as data: setups, sweeps and seeds from YAML, their runs, and the results."""
 
-from qat.experiment.compare import compare, prepare
-from qat.experiment.plan import Run, Settings, plan
+from qat.experiment.compare import RunsFailedError, compare
+from qat.experiment.comparison import Comparison, Setup, parse_comparison, read_comparison
+from qat.experiment.plan import TrainingRun, plan
 from qat.experiment.results import load_results
-from qat.experiment.setups import SETUPS, USUAL, Setup
 
 __all__ = [
-    "SETUPS",
-    "USUAL",
-    "Run",
-    "Settings",
+    "Comparison",
+    "RunsFailedError",
     "Setup",
+    "TrainingRun",
     "compare",
     "load_results",
+    "parse_comparison",
     "plan",
-    "prepare",
+    "read_comparison",
 ]

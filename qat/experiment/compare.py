@@ -1,186 +1,135 @@
-"""Run the setups of a comparison one after another; what is finished is kept."""
+"""Run a comparison: check it whole, train what is not finished, and write what the report needs."""
 
 import json
+import pickle
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import torch
-from lightning import Callback, Trainer, seed_everything
-from lightning.pytorch.trainer.states import TrainerStatus
-from rich.progress import Progress, TaskID
-from torch import Tensor, nn
+import yaml
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 
-from qat.data import ImageData
-from qat.experiment.difference import difference
-from qat.experiment.plan import Run, Settings
-from qat.experiment.results import read_result
-from qat.experiment.setups import SETUPS, TWINS
-from qat.layers import summary
-from qat.memory import saved_bytes
-from qat.progress import of_a_whole
-from qat.training.health import Health
-from qat.training.result import SCHEMA, Recorder, digests
-from qat.whole_file import write_json
+from qat.experiment.cluster import connected, train_on_cluster, versions_of_workers
+from qat.experiment.comparison import Comparison
+from qat.experiment.difference import complete
+from qat.experiment.display import Display
+from qat.experiment.jobs import threads_of_a_run, threads_of_torch, train_here, train_in_processes
+from qat.experiment.options import build, build_trainer, resolve
+from qat.experiment.plan import TrainingRun, listing, plan
+from qat.experiment.run import is_finished
+from qat.names import one_line
+from qat.progress import tracked
+from qat.training.result import SCHEMA, versions
+from qat.whole_file import write_whole
 
-
-class _Advance(Callback):
-    """Moves the progress bar batch by batch; one epoch is one unit."""
-
-    def __init__(self, progress: Progress, task: TaskID) -> None:
-        self.progress, self.task = progress, task
-
-    def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
-        self.progress.advance(self.task, 1 / trainer.num_training_batches)
+BAD_OPTIONS = (ValueError, TypeError, OSError, pickle.UnpicklingError, MisconfigurationException)
 
 
-def prepare(settings: Settings, runs: Sequence[Run]) -> None:
-    """Refuse what would not run, and fetch the data, before anything is written.
+class RunsFailedError(Exception):
+    """Some runs of a comparison failed; the others are finished and kept.
+
+    Attributes:
+        reasons: one line for each run that failed, with its name.
+    """
+
+    def __init__(self, reasons: Sequence[str]) -> None:
+        super().__init__("; ".join(reasons))
+        self.reasons = list(reasons)
+
+
+def compare(comparison: Comparison, out: str | Path, jobs: int = 1, dask: str | None = None) -> None:
+    """Train the runs of a comparison that are not finished, each into its folder in `out`.
+
+    All setups of a seed start from equal weights and see equal batches in equal order. A finished run is kept
+    and never repeated, also if another comparison left it there: its options, its seed, the versions and the
+    number of threads are what counts. `comparison.yaml` lists the runs of the comparison that was started
+    last.
+
+    Args:
+        comparison: what to run.
+        out: the folder; it may be shared with other comparisons.
+        jobs: how many runs go on at a time, each in a process with its share of the threads; 0: one for each
+            thread. The results are those of one after another with as many threads, bit for bit.
+        dask: the address of a Dask scheduler, whose workers then train in place of this machine.
 
     Raises:
-        ValueError, OSError: options that do not fit the model, missing or damaged data.
+        ValueError, OSError: an option does not fit, data is missing or damaged, or the scheduler does not
+            answer. Nothing is written then.
+        RunsFailedError: a run failed; raised after the others have ended.
+        KeyboardInterrupt: stopped with Ctrl-C.
     """
-    for run in {(run.setup, run.bits): run for run in runs}.values():
-        settings.at(run.bits).classifier(SETUPS[run.setup], run.seed)
-    data = ImageData(settings.data, settings.data_root, settings.batch_size)
-    data.prepare_data()
-    data.setup()
+    out = Path(out)
+    number, threads = threads_of_a_run(jobs)
+    with ExitStack() as stack:
+        stack.enter_context(threads_of_torch(threads))
+        client = stack.enter_context(connected(dask)) if dask is not None else None
+        runs = plan(comparison, versions_of_workers(client) if client else versions())
+        check(comparison, runs)
+        out.mkdir(parents=True, exist_ok=True)
+        _say_what_is_ignored(out)
+        content = yaml.safe_dump(listing(comparison, runs), sort_keys=False, allow_unicode=True)
+        write_whole(out / "comparison.yaml", content)
+        todo = [run for run in runs if not is_finished(run, out)]
+        display = Display(todo)
+        try:
+            with display.progress:
+                if client:
+                    train_on_cluster(todo, out, display, client)
+                elif number > 1:
+                    train_in_processes(todo, out, display, number, threads)
+                else:
+                    train_here(todo, out, display)
+        except KeyboardInterrupt:
+            kept = sum(is_finished(run, out) for run in runs)
+            raise KeyboardInterrupt(f"{kept} of {len(runs)} runs are finished and kept") from None
+        complete(runs, out, comparison.equal)
+    if display.failures:
+        raise RunsFailedError([f"{run}: {why}" for run, why in display.failures.items()])
 
 
-def compare(settings: Settings, runs: Sequence[Run]) -> None:
-    """Train what is not finished yet and write each run's `result.json` as soon as it ends.
-
-    All setups of a seed start from equal weights and see equal batches in equal order. Call `prepare` first.
+def check(comparison: Comparison, runs: Sequence[TrainingRun]) -> None:
+    """Refuse what would not run, and fetch the data.
 
     Raises:
-        OSError: a file cannot be written.
+        ValueError: options do not fit each other, or data is missing or damaged; the message names the setup,
+            unless the base alone is wrong.
     """
-    for run in runs:
-        _adopt(run, settings)
-    todo = [run for run in runs if not is_finished(run, settings)]
-    if todo:
-        _set_aside(runs, settings)
-    for run in todo:
-        run.folder.mkdir(parents=True, exist_ok=True)
-    with Progress(*of_a_whole(), refresh_per_second=4) as progress:
-        task = progress.add_task("", total=settings.epochs * len(todo))
-        for number, run in enumerate(todo, 1):
-            progress.update(task, description=f"run {number} of {len(todo)}: {run}")
-            accuracy = _train(run, settings, _Advance(progress, task))
-            progress.console.print(f"{run}: test accuracy {100 * accuracy:.1f} %")
+    prepared: list[dict[str, Any]] = []
+    of_one_seed = [run for run in runs if run.seed == comparison.seeds[0]]
+    for run in tracked(of_one_seed, "checking the options"):
+        problem = _problem(run.options, prepared)
+        if problem:
+            of_base = _problem(resolve(comparison.base), prepared) == problem
+            raise ValueError(problem if of_base else f"{str(run).rpartition(', seed')[0]}: {problem}")
 
 
-def _adopt(run: Run, settings: Settings) -> None:
-    """Where this run ended under the name it has with another number of widths, give it its name here."""
-    bits = settings.quantization.weight_bits
-    if not SETUPS[run.setup].has_bits or run.folder.exists():
-        return
-    if run.bits is not None:
-        other = replace(run, bits=None)
-        settings = settings.at(run.bits)
-    elif settings.quantization.activation_bits == bits:
-        other = replace(run, bits=bits)
-    else:
-        return
-    if is_finished(other, settings):
-        other.folder.rename(run.folder)
-
-
-def _set_aside(runs: Sequence[Run], settings: Settings) -> None:
-    """Move runs of other settings or versions to `OUT/earlier/<n>/`: not lost, and not in the same report."""
-    out = runs[0].out
-    several = any(run.bits is not None for run in runs)
-    others = [path.parent for path in out.glob("*/result.json") if not _belongs(path, settings, several)]
-    if others:
-        earlier = out / "earlier"
-        folder = earlier / str(1 + max((int(p.name) for p in earlier.glob("[0-9]*")), default=0))
-        folder.mkdir(parents=True)
-        for other in others:
-            other.rename(folder / other.name)
-        print(f"{len(others)} runs of other settings or versions, or broken ones, were moved to {folder}")
-
-
-def _belongs(path: Path, settings: Settings, several: bool) -> bool:
-    run = Run.of(path.parent)
-    if run is None or not is_finished(run, settings):
-        return False
-    return (run.bits is not None) == several or not SETUPS[run.setup].has_bits
-
-
-def is_finished(run: Run, settings: Settings) -> bool:
-    """Whether this run ended with the same settings, seed and versions, and all its files are there."""
+def _problem(options: dict[str, Any], prepared: list[dict[str, Any]]) -> str:
+    """What is wrong with the options of a run, in one line; data that is fine is added to `prepared`."""
     try:
-        result = read_result(run.folder / "result.json")
-    except (OSError, ValueError):
-        return False
-    if not all((run.folder / name).is_file() for name in ("final.ckpt", "step_losses.json")):
-        return False
-    # Through JSON, so that tuples and lists compare equal.
-    identity = json.loads(json.dumps(run.identity(settings)))
-    return all(result.get(key) == value for key, value in identity.items())
+        build_trainer(options, [])
+        classifier, data = build(options, seed=0)
+        classifier.load_teacher()
+        classifier.load_start()
+        if options["data"] not in prepared:
+            data.prepare_data()
+            data.setup()
+            prepared.append(options["data"])
+    except BAD_OPTIONS as error:
+        return one_line(error)
+    return ""
 
 
-def _train(run: Run, settings: Settings, advance: Callback) -> float:
-    """Train, test and write the result; the test accuracy in 0..1."""
-    seed_everything(run.seed, verbose=False)
-    classifier = settings.at(run.bits).classifier(SETUPS[run.setup], run.seed)
-    data = ImageData(settings.data, settings.data_root, settings.batch_size, seed=run.seed)
-    # The report says how the layers fare; under the true gradient every one of them would be warned of.
-    recorder, health = Recorder(), Health(warns=False)
-    trainer = Trainer(
-        accelerator="cuda" if torch.cuda.is_available() else "cpu",
-        devices=1,
-        max_epochs=settings.epochs,
-        deterministic=True,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        num_sanity_val_steps=0,
-        callbacks=[recorder, advance, health],
-    )
-    try:
-        trainer.fit(classifier, datamodule=data)
-        test = trainer.test(classifier, datamodule=data, verbose=False)[0]
-    except SystemExit:  # Lightning's way to end after Ctrl-C
-        if trainer.state.status == TrainerStatus.INTERRUPTED:
-            raise KeyboardInterrupt from None
-        raise
-    trainer.save_checkpoint(run.folder / "final.ckpt")
-    write_json(run.folder / "step_losses.json", recorder.step_losses)
-    model = classifier.model.cpu()
-    images = next(iter(data.train_dataloader()))[0]
-    with classifier.packing():
-        kept = saved_bytes(model, images).total
-    result = {
-        "schema": SCHEMA,
-        **run.identity(settings),
-        **recorder.result(),
-        "test": {"accuracy": test["test_accuracy"], "loss": test["test_loss"]},
-        "saved_bytes": kept,
-        "digests": digests(model),
-        **(_summary(model, images[:2]) if SETUPS[run.setup].has_bits else {}),
-        **({"health": health.layers} if health.layers else {}),
-    }
-    # Written last: a folder with a result.json is a finished run.
-    write_json(run.folder / "result.json", result | _against_twin(run, settings, set(recorder.gradient_norm)))
-    return test["test_accuracy"]
-
-
-def _summary(model: nn.Module, images: Tensor) -> dict[str, Any]:
-    """What the layers cost, as plain values."""
-    found = summary(model, images)
-    totals = ("macs", "bit_operations", "float_bit_operations")
-    rows = [asdict(row) | {"bit_operations": row.bit_operations} for row in found.rows]
-    return {"summary": asdict(found) | {"rows": rows} | {name: getattr(found, name) for name in totals}}
-
-
-def _against_twin(run: Run, settings: Settings, parameters: set[str]) -> dict[str, Any]:
-    """The difference to the run that must be equal, where that one ended first."""
-    if run.setup not in TWINS:
-        return {}
-    twin = replace(run, setup=TWINS[run.setup])
-    if not is_finished(twin, settings):
-        return {}
-    return {"difference": difference(twin.folder, run.folder, parameters)}
+def _say_what_is_ignored(out: Path) -> None:
+    """One line for the results of other schemas, which lie in folders of other names."""
+    found: dict[str, int] = {}
+    for path in out.glob("*/result.json"):
+        try:
+            result = json.loads(path.read_text(encoding="utf-8"))
+            if result["schema"] != SCHEMA:
+                version = result["versions"]["qat"]
+                found[version] = found.get(version, 0) + 1
+        except (ValueError, KeyError, TypeError):
+            continue
+    for version, count in found.items():
+        print(f"{count} results in {out} are ignored: qat {version} wrote them in another form")

@@ -2,10 +2,45 @@
 
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor
+
+from qat.experiment.plan import TrainingRun
+from qat.experiment.run import is_finished
+from qat.whole_file import write_json
+
+
+def complete(runs: Sequence[TrainingRun], out: Path, equal: Sequence[tuple[str, str]]) -> None:
+    """Write into finished results what depends on the comparison: swept values, and differences of pairs.
+
+    The difference stands in the first run of a pair that holds no other one.
+
+    Args:
+        runs: all runs of the comparison.
+        out: the folder of their folders.
+        equal: pairs of setups that must agree bit for bit, at the same seed and swept values.
+    """
+    finished = {run.folder: run for run in runs if is_finished(run, out)}
+    before = {name: json.loads((out / name / "result.json").read_text("utf-8")) for name in finished}
+    cells = {(run.setup, run.seed, json.dumps(run.sweep)): name for name, run in finished.items()}
+    after = {
+        name: {key: value for key, value in before[name].items() if key != "difference"}
+        | {"sweep": run.sweep}
+        for name, run in finished.items()
+    }
+    for one, other in equal:
+        for (setup, seed, sweep), name in cells.items():
+            twin = cells.get((other, seed, sweep))
+            if setup == one and twin:
+                apart = difference(out / name, out / twin, set(before[name]["gradient_norm"]))
+                holder, to = (name, other) if "difference" not in after[name] else (twin, one)
+                after[holder]["difference"] = {"to": to, **apart}
+    for name, result in after.items():
+        if result != before[name]:
+            write_json(out / name / "result.json", result)
 
 
 def difference(one: Path, other: Path, parameters: set[str]) -> dict[str, float]:

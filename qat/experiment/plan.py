@@ -1,163 +1,138 @@
-"""What a comparison runs: settings, setups and seeds, checked before anything starts."""
+"""The runs that a comparison means, each with its options in full and its identity."""
 
-import re
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-from qat.data import DataName, data_shape, find_source, resolve_root
-from qat.experiment.setups import SETUPS, Setup
-from qat.layers import Quantization
-from qat.models import MODELS, ModelName
-from qat.names import unknown_name
-from qat.training.classifier import Classifier
-from qat.training.loss import LOSSES, LossName
-from qat.training.result import versions
+from qat.data import resolve_root
+from qat.experiment.comparison import Comparison
+from qat.experiment.options import resolve
+
+BITS = ("model.quantization.weight_bits", "model.quantization.activation_bits")
+_FILES = ("teacher", "start")  # options of the model that name a file
 
 
-@dataclass(frozen=True)
-class Settings:
-    """What all runs of a comparison share.
+@dataclass(frozen=True, eq=False)
+class TrainingRun:
+    """One training: everything that decides its outcome, in plain values that any process can be handed.
 
     Args:
-        data: a name of `qat.data`.
-        data_root: where the data lies; None: the environment variable QAT_DATA, else `data`.
-        model: a name of `qat.models`.
-        quantization: bits, where a run names none; each setup brings its own rounding.
-        loss: `huber` on one-hot targets, or `cross_entropy`.
-        epochs: >= 1.
-        batch_size: images a step.
-        learning_rate: peak of the one-cycle schedule.
-
-    Raises:
-        ValueError: a name is unknown, or epochs or batch_size are out of range; the rest is checked where a
-            classifier is built.
-    """
-
-    data: DataName = "mnist5k"
-    data_root: str | None = None
-    model: ModelName = "small_cnn"
-    quantization: Quantization = field(default_factory=Quantization)
-    loss: LossName = "huber"
-    epochs: int = 6
-    batch_size: int = 64
-    learning_rate: float = 0.01
-
-    def __post_init__(self) -> None:
-        find_source(self.data)
-        if self.model not in MODELS:
-            raise unknown_name("model", self.model, MODELS)
-        if self.loss not in LOSSES:
-            raise unknown_name("loss", self.loss, LOSSES)
-        for name in ("epochs", "batch_size"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1; got {getattr(self, name)}")
-
-    def classifier(self, setup: Setup, seed: int) -> Classifier:
-        """The untrained classifier of one run; its weights come from the global random generator."""
-        shape, classes = data_shape(self.data, self.data_root)
-        return Classifier(
-            name=self.model,
-            input_shape=shape,
-            classes=classes,
-            loss=self.loss,
-            quantization=setup.quantization(self.quantization),
-            checkpoint=["blocks.*"] if setup.checkpointed else [],
-            pack=setup.packed,
-            learning_rate=self.learning_rate,
-            seed=seed,
-        )
-
-    def at(self, bits: int | None) -> "Settings":
-        """The same with `bits` for weights and activations; None: these settings."""
-        if bits is None:
-            return self
-        return replace(self, quantization=replace(self.quantization, weight_bits=bits, activation_bits=bits))
-
-    def of(self, setup: Setup) -> dict[str, Any]:
-        """The settings of one run as plain values, as they stand in its `result.json`."""
-        plain = asdict(self) | {
-            "quantization": asdict(setup.quantization(self.quantization)),
-            "checkpoint": ["blocks.*"] if setup.checkpointed else [],
-            "pack": setup.packed,
-        }
-        # Where known data lies does not change a run; a folder of images is known by its place alone.
-        del plain["data_root"]
-        if self.data == "folder":
-            plain["folder"] = str(resolve_root(self.data_root).resolve())
-        return plain
-
-
-@dataclass(frozen=True)
-class Run:
-    """One training: a setup and a seed, and the folder of its `result.json`.
-
-    Args:
-        setup: a name of `SETUPS`.
+        setup: its name.
         seed: 0 to 2^32 - 1.
-        out: the folder of the comparison.
-        bits: of weights and activations in a comparison of several widths; None: those of the settings.
+        sweep: the values that this run takes from the sweep, by the key of the YAML.
+        options: all options of training in the groups `model`, `data` and `trainer`.
+        versions: of packages and machine, with the number of threads; see `qat.training.result.versions`.
     """
 
     setup: str
     seed: int
-    out: Path
-    bits: int | None = None
+    sweep: dict[str, Any]
+    options: dict[str, Any]
+    versions: dict[str, str]
 
     @property
-    def folder(self) -> Path:
-        width = "" if self.bits is None else f"-w{self.bits}a{self.bits}"
-        return self.out / f"{self.setup}{width}-seed{self.seed}"
+    def settings(self) -> dict[str, Any]:
+        """The options that decide the outcome.
 
-    @classmethod
-    def of(cls, folder: Path) -> "Run | None":
-        """The run whose folder this is, by its name; None where no run has that name."""
-        parts = re.fullmatch(r"(.+?)(?:-w(\d+)a\2)?-seed(\d+)", folder.name)
-        if parts is None or parts[1] not in SETUPS:
-            return None
-        return cls(parts[1], int(parts[3]), folder.parent, int(parts[2]) if parts[2] else None)
+        The place of a known data set is not among them; a folder of images is known by its place alone.
+        """
+        data = dict(self.options["data"])
+        root = data.pop("data_root")
+        if data["name"] == "folder":
+            data["data_root"] = str(resolve_root(root).resolve())
+        return {**self.options, "data": data}
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The part of `result.json` that is known before the training."""
+        names = ("setup", "sweep", "settings", "seed", "versions")
+        return {name: getattr(self, name) for name in names}
+
+    @property
+    def folder(self) -> str:
+        """The name of its folder: `<setup>-seed<k>-<8 hexadecimal digits of its identity>`."""
+        identity = {"settings": self.settings, "seed": self.seed, "versions": self.versions}
+        for name in _FILES:  # another file under the same name makes another run
+            path = self.options["model"][name]
+            if path is not None and Path(path).is_file():
+                identity[name] = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+        digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+        return f"{self.setup}-seed{self.seed}-{digest[:8]}"
+
+    @property
+    def epochs(self) -> int:
+        """How many epochs it trains."""
+        return int(self.options["trainer"]["max_epochs"])
 
     def __str__(self) -> str:
-        bits = "" if self.bits is None else f", {self.bits} bit{'s' if self.bits > 1 else ''}"
-        return f"{self.setup}{bits}, seed {self.seed}"
-
-    def identity(self, settings: Settings) -> dict[str, Any]:
-        """What decides the outcome: a finished run with the same is not repeated."""
-        known = {"setup": self.setup, "settings": settings.at(self.bits).of(SETUPS[self.setup])}
-        return known | {"seed": self.seed, "versions": versions()}
+        return ", ".join(
+            [self.setup, *(_in_words(*item) for item in self.sweep.items()), f"seed {self.seed}"]
+        )
 
 
-def plan(setups: Sequence[str], seeds: Sequence[int], out: Path, bits: Sequence[int] = ()) -> list[Run]:
-    """The runs in their order: seed by seed, so that an early stop leaves whole comparisons.
+def plan(comparison: Comparison, versions: Mapping[str, str]) -> list[TrainingRun]:
+    """The runs in their order: seed by seed, so that a comparison that is stopped early has whole seeds.
+
+    Runs of one setup that are the same, such as float at several bits, are there once.
 
     Args:
-        setups: names of `SETUPS`.
-        seeds: 0 to 2^32 - 1 each.
-        out: the folder of the comparison.
-        bits: the widths, where there are several: each setup is run at each of them, but for float, which is
-            run once. One or none: the settings have it.
+        comparison: what to run.
+        versions: of the packages and the machine that will train.
 
     Raises:
-        ValueError: an unknown setup, a seed out of range, one of them or a width twice, or no setup or seed.
+        ValueError: two setups mean the same run.
     """
-    for setup in setups:
-        if setup not in SETUPS:
-            raise unknown_name("setup", setup, SETUPS)
-    for seed in seeds:
-        if not 0 <= seed < 2**32:
-            raise ValueError(f"seeds must be 0 to 2^32 - 1; got {seed}")
-    for name, values in (("setups", setups), ("seeds", seeds), ("bits", bits)):
-        if not values and name != "bits":
-            raise ValueError(f"{name} must name at least one")
-        twice = [value for value in values if list(values).count(value) > 1]
-        if twice:
-            raise ValueError(f"{name} must differ; got {twice[0]!r} twice")
-    widths: list[int | None] = list(bits) if len(bits) > 1 else [None]
-    runs = [
-        Run(setup, seed, out, width if SETUPS[setup].has_bits else None)
-        for seed in seeds
-        for width in widths
-        for setup in setups
+    cells = [
+        (name, *_cell(comparison, name, point))
+        for point in product(*comparison.sweep.values())
+        for name in comparison.setups
     ]
-    return list(dict.fromkeys(runs))  # float is there once for each width
+    runs: dict[str, TrainingRun] = {}
+    owners: dict[str, str] = {}
+    for seed in comparison.seeds:
+        for name, sweep, options in cells:
+            run = TrainingRun(name, seed, sweep, options, dict(versions))
+            runs.setdefault(run.folder, run)
+            owner = owners.setdefault(json.dumps([run.settings, seed], sort_keys=True), name)
+            if owner != name:
+                raise ValueError(
+                    f"setups must differ, but {owner} and {name} are the same run; let them differ in an "
+                    "option, or remove one"
+                )
+    return list(runs.values())
+
+
+def listing(comparison: Comparison, runs: list[TrainingRun]) -> dict[str, Any]:
+    """The content of `comparison.yaml`: what the report must know beside the results."""
+    return {
+        "schema": 2,
+        "setups": {name: setup.meaning for name, setup in comparison.setups.items()},
+        "sweep": {", ".join(key): values for key, values in comparison.sweep.items()},
+        "seeds": comparison.seeds,
+        "equal": [list(pair) for pair in comparison.equal],
+        "runs": [run.folder for run in runs],
+    }
+
+
+def _cell(
+    comparison: Comparison, setup: str, point: tuple[Any, ...]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a setup takes from the sweep at one point, and its options in full."""
+    own = comparison.setups[setup].options
+    options, taken = dict(comparison.base), {}
+    for key, value in zip(comparison.sweep, point, strict=True):
+        free = [name for name in key if name not in own]
+        options |= dict.fromkeys(free, value)
+        if free:
+            taken[", ".join(key)] = value
+    return taken, resolve(options | own)
+
+
+def _in_words(key: str, value: Any) -> str:
+    if set(key.split(", ")) == set(BITS):
+        return f"{value} bit{'s' if value != 1 else ''}"
+    return f"{', '.join(name.rpartition('.')[2] for name in key.split(', '))} {value}"

@@ -1,155 +1,227 @@
-"""The results of finished runs, read back from their files."""
+"""The results of a comparison: read from its files, checked once, in the order of the report."""
 
 import json
 import math
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
-Result = dict[str, Any]  # one result.json
-Runs = list[Result]  # the runs of one setup, one for each seed
-Width = tuple[int, int]  # bits of weights and of activations
+import yaml
 
-SCHEMA = 1
-SETUP_ORDER = ("zero", "ste", "float", "checkpointed", "packed", "packed_checkpointed")
-_FIELDS: dict[str, type] = {
-    "setup": str,
-    "settings": dict,
-    "seed": int,
-    "versions": dict,
-    "epochs": list,
-    "test": dict,
-    "gradient_norm": dict,
-    "displacement": dict,
-    "digests": dict,
-}
-_EPOCH_FIELDS = ("epoch", "train_loss", "val_loss", "val_accuracy", "seconds")
+from qat.layers import Summary
+
+SCHEMA = 2
 
 
-def load_results(out: Path) -> list[Result]:
-    """The content of every `*/result.json` under `out`, in the order of the report: by setup, then from the
-    widest to the narrowest bits, then by seed.
+@dataclass(frozen=True)
+class Epoch:
+    """One epoch: losses are means over the images, accuracy is in 0..1, seconds are those of training."""
 
-    A null where a number belongs is read as NaN: strict JSON has no other way to write one.
+    epoch: float
+    train_loss: float
+    val_loss: float
+    val_accuracy: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Accuracy, 0..1, and loss on the test set after the last epoch."""
+
+    accuracy: float
+    loss: float
+
+
+@dataclass(frozen=True)
+class RunDifference:
+    """The largest absolute differences to the run of the setup `to`; 0.0 where all bits agree."""
+
+    to: str
+    losses: float
+    parameters: float
+    buffers: float
+
+
+@dataclass(frozen=True)
+class Result:
+    """One `result.json`, under its own names; a number is finite, infinite or NaN, and never missing.
+
+    `sweep` holds the values that this run has for the swept options; it lacks those that do not concern its
+    setup. `gradient_norm` holds the first and the last epoch's, `health` one number for each epoch.
+    """
+
+    setup: str
+    seed: int
+    sweep: dict[str, Any]
+    settings: dict[str, Any]
+    versions: dict[str, str]
+    epochs: list[Epoch]
+    test: Scores
+    saved_bytes: float
+    gradient_norm: dict[str, tuple[float, float]]
+    displacement: dict[str, float]
+    digests: dict[str, str]
+    summary: Summary | None = None
+    health: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+    difference: RunDifference | None = None
+
+
+@dataclass(frozen=True)
+class Results:
+    """The finished runs of a comparison, by setup, then by swept values, then by seed.
+
+    Args:
+        runs: at least one.
+        sweep: the values of each swept option, in order; a key may join several options by commas.
+        meanings: what each setup is, by its name; may be empty.
+        equal: pairs of setups that must be equal to the last bit; the first is compared with the second.
+        missing: how many runs of the comparison are not finished.
+    """
+
+    runs: list[Result]
+    sweep: dict[str, list[Any]] = field(default_factory=dict)
+    meanings: dict[str, str] = field(default_factory=dict)
+    equal: list[tuple[str, str]] = field(default_factory=list)
+    missing: int = 0
+
+
+@dataclass(frozen=True)
+class _Listing:
+    """What `comparison.yaml` says of the comparison that was run last."""
+
+    setups: dict[str, str]
+    runs: list[str]
+    sweep: dict[str, list[Any]] = field(default_factory=dict)
+    equal: list[tuple[str, str]] = field(default_factory=list)
+
+
+def load_results(out: Path) -> Results:
+    """Read the results that `out/comparison.yaml` lists; without this file, every `out/*/result.json`.
 
     Raises:
-        ValueError: there is no such file, two files hold the same setup, bits and seed, or one is not a
-            result; the message names the file.
+        ValueError: there is no result, two of them are the same run, or a file is not what it should be; the
+            message names the file.
     """
-    paths = sorted(Path(out).glob("*/result.json"))
-    if not paths:
-        raise ValueError(
-            f"no results in {out}: expected <setup>-seed<k>/result.json there; run a comparison first"
-        )
-    found: dict[tuple[str, int, Width | None], Path] = {}
-    results = []
-    for path in paths:
-        result = read_result(path)
-        run = (result["setup"], result["seed"], width(result))
-        if run in found:
+    out, listing = Path(out), None
+    paths = sorted(out.glob("*/result.json"))
+    if (out / "comparison.yaml").is_file():
+        listing = _read(_Listing, out / "comparison.yaml")
+        paths = [out / name / "result.json" for name in listing.runs]
+    finished = [path for path in paths if path.is_file()]
+    if not finished:
+        raise ValueError(f"no results in {out}: expected <run>/result.json there; run a comparison first")
+    runs = [read_result(path) for path in finished]
+    seen: dict[str, Path] = {}
+    for run, path in zip(runs, finished, strict=True):
+        other = seen.setdefault(repr((run.setup, sorted(run.sweep.items()), run.seed)), path)
+        if other is not path:
             raise ValueError(
-                f"{path}: setup {run[0]!r} with seed {run[1]} is already in {found[run]}; remove one"
+                f"{path}: setup {run.setup!r} with seed {run.seed} is already in {other}; remove one of them"
             )
-        found[run] = path
-        results.append(result)
-    return sorted(results, key=_rank)
+    listing = listing or _Listing({}, [])
+    setups = list(dict.fromkeys([*listing.setups, *sorted(run.setup for run in runs)]))
+    sweep = _sweep(runs, listing.sweep)
 
+    def place(run: Result) -> tuple[int, list[int], int]:
+        points = [values.index(run.sweep[key]) if key in run.sweep else -1 for key, values in sweep.items()]
+        return setups.index(run.setup), points, run.seed
 
-def width(result: Result) -> Width | None:
-    """The bits of weights and activations of a run; None for float, and where it is not said."""
-    settings = result["settings"].get("quantization")
-    if result["setup"] == "float" or not isinstance(settings, dict):
-        return None
-    bits = (settings.get("weight_bits"), settings.get("activation_bits"))
-    whole = all(type(number) is int and number > 0 for number in bits)
-    return bits if whole else None  # type: ignore[return-value] # asked in the line above
-
-
-def _rank(result: Result) -> tuple[Any, ...]:
-    bits = width(result) or (math.inf, math.inf)
-    return (*setup_rank(result["setup"]), -bits[0], -bits[1], result["seed"])
-
-
-def setup_rank(name: str) -> tuple[int, str]:
-    """A sort key: the setups in `SETUP_ORDER` first, then the others by name."""
-    return (SETUP_ORDER.index(name) if name in SETUP_ORDER else len(SETUP_ORDER), name)
-
-
-def by_setup(results: list[Result]) -> dict[str, Runs]:
-    """The results under their setups' names, in the order of `results`."""
-    setups: dict[str, Runs] = {}
-    for result in results:
-        setups.setdefault(result["setup"], []).append(result)
-    return setups
+    runs.sort(key=place)
+    equal = listing.equal or [(run.setup, run.difference.to) for run in runs if run.difference]
+    pairs = {
+        frozenset(pair): pair for pair in reversed(equal)
+    }  # either run of a pair may hold the difference
+    return Results(runs, sweep, listing.setups, list(pairs.values())[::-1], len(paths) - len(finished))
 
 
 def read_result(path: Path) -> Result:
-    """One `result.json`, its numbers checked; raises as `load_results` does, OSError where there is none."""
+    """Read one `result.json`.
+
+    A null where a number belongs becomes NaN: strict JSON has no other way to write one.
+
+    Raises:
+        ValueError: it is not a result of this schema; the message names the file.
+        OSError: there is no such file.
+    """
+    return _read(Result, path)
+
+
+def _sweep(runs: list[Result], listed: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """The values that finished runs have: in their listed order, others after them."""
+    sweep: dict[str, list[Any]] = {}
+    for key in dict.fromkeys([*listed, *(key for run in runs for key in run.sweep)]):
+        found = [run.sweep[key] for run in runs if key in run.sweep]
+        found.sort(key=lambda value: (not _is_number(value), value if _is_number(value) else str(value)))
+        ordered = [value for value in listed.get(key, []) if value in found]
+        for value in found:  # not a set: a joined key has lists as values
+            if value not in ordered:
+                ordered.append(value)
+        if ordered:
+            sweep[key] = ordered
+    return sweep
+
+
+def _read(kind: Any, path: Path) -> Any:
+    text = path.read_bytes()
     try:
-        result = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:  # of json and of the decoding alike
-        raise ValueError(f"{path}: not a JSON file ({error}); delete it or run that setup again") from error
-    if not isinstance(result, dict) or result.get("schema") != SCHEMA:
-        found = result.get("schema") if isinstance(result, dict) else result
-        raise ValueError(f"{path}: schema must be {SCHEMA}, got {found!r}; run that setup again")
+        content = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
+    except (ValueError, yaml.YAMLError) as error:
+        raise ValueError(
+            f"{path}: cannot be read ({' '.join(str(error).split())}); delete it and run the comparison again"
+        ) from error
     try:
-        return _checked(result)
-    except (KeyError, TypeError, ValueError) as error:
-        reason = f"no {error.args[0]!r}" if isinstance(error, KeyError) else str(error)
-        raise ValueError(f"{path}: not a run's result: {reason}; run that setup again") from error
+        if kind is Result and _typed(dict[str, Any], content, "result").get("schema") != SCHEMA:
+            version = content.get("versions", {}).get("qat", "of an unknown version")
+            raise ValueError(
+                f"schema must be {SCHEMA}, got {content.get('schema')!r}, written by qat {version}"
+            )
+        result = _typed(kind, content, "")
+        if kind is Result and not result.epochs:
+            raise ValueError("epochs must not be empty")
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}; run the comparison again") from error
+    return result
 
 
-def _checked(result: Result) -> Result:
-    for name, kind in _FIELDS.items():
-        if not isinstance(result[name], kind):
-            raise ValueError(f"{name!r} must be a {kind.__name__}, got {result[name]!r}")
-    if not result["epochs"]:
-        raise ValueError("'epochs' is empty")
-    numbers: Result = {
-        "epochs": [{field: _number(epoch[field]) for field in _EPOCH_FIELDS} for epoch in result["epochs"]],
-        "test": {field: _number(result["test"][field]) for field in ("accuracy", "loss")},
-        "saved_bytes": _number(result["saved_bytes"]),
-        "displacement": {name: _number(value) for name, value in result["displacement"].items()},
-        "gradient_norm": {},
-    }
-    for name, (first, last) in result["gradient_norm"].items():
-        numbers["gradient_norm"][name] = (_number(first), _number(last))
-    if result.get("difference") is not None:
-        fields = ("losses", "parameters", "buffers")
-        numbers["difference"] = {field: _number(result["difference"][field]) for field in fields}
-    if result.get("summary") is not None:
-        numbers["summary"] = _summary(result["summary"])
-    if result.get("health") is not None:
-        numbers["health"] = {
-            layer: {name: [_number(value) for value in values] for name, values in _mapping(each).items()}
-            for layer, each in _mapping(result["health"]).items()
-        }
-    return result | numbers
-
-
-def _summary(summary: Result) -> Result:
-    row = {"name": str, "kind": str, "rounding": str, "scale": str}
-    bits = ("weight_bits", "input_bits", "macs", "bit_operations", "weight_bytes")
-    totals = ("macs", "bit_operations", "float_bit_operations", "weight_bytes", "float_bytes")
-    return {
-        "rows": [
-            {name: kind(each[name]) for name, kind in row.items()}
-            | {name: _number(each[name]) for name in bits}
-            for each in summary["rows"]
-        ],
-        "left_float": [str(name) for name in summary["left_float"]],
-        **{name: _number(summary[name]) for name in totals},
-    }
-
-
-def _mapping(value: Any) -> Result:
-    if not isinstance(value, dict):
-        raise TypeError(f"expected a mapping, got {value!r}")
+def _typed(kind: Any, value: Any, name: str) -> Any:
+    """The value from JSON or YAML as the annotation `kind` has it."""
+    origin, args = get_origin(kind), get_args(kind)
+    if kind is Any:
+        return value
+    if origin is UnionType:  # with None, of which there is no other
+        return None if value is None else _typed(args[0], value, name)
+    if kind is float:
+        number = math.nan if value is None else value
+        if not _is_number(number):
+            raise ValueError(f"{name} must be a number, got {value!r}")
+        return float(number)
+    plain: Any = dict if is_dataclass(kind) else list if origin is tuple else origin or kind
+    if not isinstance(value, plain) or (kind is int and isinstance(value, bool)):
+        raise ValueError(f"{name or 'content'} must be of type {plain.__name__}, got {value!r}")
+    if is_dataclass(kind):
+        return _typed_fields(kind, value, name)
+    if origin is dict:
+        return {_typed(str, key, name): _typed(args[1], item, f"{name}.{key}") for key, item in value.items()}
+    if origin is tuple and len(value) != len(args):
+        raise ValueError(f"{name} must hold {len(args)} values, got {value!r}")
+    if origin in (list, tuple):
+        kinds = args if origin is tuple else args * len(value)
+        items = zip(kinds, value, strict=True)
+        return origin(_typed(each, item, f"{name}[{n}]") for n, (each, item) in enumerate(items))
     return value
 
 
-def _number(value: Any) -> float:
-    if value is None:
-        return math.nan
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"expected a number, got {value!r}")
-    return float(value)
+def _typed_fields(kind: Any, value: dict[str, Any], name: str) -> Any:
+    hints, prefix = get_type_hints(kind), f"{name}." if name else ""
+    found = {}
+    for each in fields(kind):
+        if each.name in value:
+            found[each.name] = _typed(hints[each.name], value[each.name], prefix + each.name)
+        elif each.default is MISSING and each.default_factory is MISSING:
+            raise ValueError(f"{prefix}{each.name} is missing")
+    return kind(**found)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,6 +1,6 @@
-"""The report of a comparison: numbers, sentences, figures and pages, from the `result.json` files alone."""
+"""The report of a comparison: tables, sentences, figures and pages, from the result files alone."""
 
-from qat.report.table import comparison_table
-from qat.report.write import write_report
+from qat.report.page import write_report
+from qat.report.tables import comparison_table
 
 __all__ = ["comparison_table", "write_report"]

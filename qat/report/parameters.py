@@ -1,80 +1,38 @@
-"""What each parameter of the network did: its gradients and how far it went."""
+"""The figure of what learns: gradient and way of each parameter, setup by setup."""
 
-from qat.experiment.results import Result, Runs, by_setup
-from qat.report.spread import Spread, listing
+import math
+
+from qat.report.drawing import Picture, heat_map, new_figure
+from qat.report.groups import Groups
+from qat.report.spread import SeedSpread, joined, short
 
 
-def parameter_names(results: list[Result]) -> list[str]:
-    """Every parameter that some run has, in the order of the network."""
-    return list(
-        dict.fromkeys(name for run in results for name in (*run["gradient_norm"], *run["displacement"]))
+def parameters(groups: Groups) -> Picture:
+    """Three heat maps with a row for each parameter and a column for each setup, on logarithmic scales.
+
+    They show the mean norm of the gradient in the first and in the last epoch and the mean distance moved.
+    """
+    names, setups = groups.parameters, list(groups.by_setup)
+    panels: dict[str, list[list[SeedSpread | None]]] = {
+        "Gradient, first epoch": [[next(iter(g.gradient(n)), None) for g in groups.every] for n in names],
+        "Gradient, last epoch": [[next(iter(g.gradient(n)[1:]), None) for g in groups.every] for n in names],
+        "Distance moved": [[g.moved(n) for g in groups.every] for n in names],
+    }
+    with new_figure(90 + 17 * len(names)) as figure:
+        for ax, (title, spreads) in zip(figure.subplots(1, 3, sharey=True), panels.items(), strict=True):
+            ax.set_title(title)
+            values = [[math.log10(s.mean) if s and s.mean > 0 else None for s in line] for line in spreads]
+            few = len(setups) <= 5  # else the numbers do not fit into the cells; the table has them
+            texts = [[_text(spread, few) for spread in line] for line in spreads]
+            heat_map(ax, values, texts, names, setups)
+    alt = (
+        f"Heat maps of {len(names)} parameters for {joined(setups)}: gradient norm in the first and in "
+        "the last epoch and distance moved; the table holds the values"
     )
+    return Picture("layers", alt, figure)
 
 
-def gradient(runs: Runs, name: str) -> tuple[Spread, Spread] | None:
-    """Norm of the parameter's gradient in the first and the last epoch; None where no run has it."""
-    pairs = [run["gradient_norm"][name] for run in runs if name in run["gradient_norm"]]
-    if not pairs:
-        return None
-    return Spread.of(first for first, _ in pairs), Spread.of(last for _, last in pairs)
-
-
-def moved(runs: Runs, name: str) -> Spread | None:
-    """L2 distance between the parameter's first and last value; None where no run has it."""
-    distances = [run["displacement"][name] for run in runs if name in run["displacement"]]
-    return Spread.of(distances) if distances else None
-
-
-def is_zero(spread: Spread | None) -> bool:
-    """Whether every value was exactly 0."""
-    return spread is not None and spread.count > 0 and spread.low == spread.high == 0 and not spread.lost
-
-
-def without_gradient(runs: Runs) -> list[str]:
-    """The parameters whose gradient was exactly 0 in the first and in the last epoch, for every seed."""
-    names = []
-    for name in parameter_names(runs):
-        norms = gradient(runs, name)
-        if norms is not None and is_zero(norms[0]) and is_zero(norms[1]):
-            names.append(name)
-    return names
-
-
-def layers_reading(results: list[Result]) -> str:
-    """Which setups leave parameters without a gradient, whether those moved, and which are left to learn."""
-    complete, parts = [], []
-    for setup, runs in by_setup(results).items():
-        names = parameter_names(runs)
-        still = without_gradient(runs)
-        if still:
-            parts.append(f"under `{setup}` {_still(runs, names, still)}")
-        elif names:
-            complete.append(setup)
-    if complete:
-        parts.append(f"under {listing(complete)} every parameter got a gradient")
-    broken = [
-        setup
-        for setup, runs in by_setup(results).items()
-        if any(norm.lost for name in parameter_names(runs) for norm in gradient(runs, name) or ())
-    ]
-    if broken:
-        parts.append(f"some gradients of {listing(broken)} were not finite")
-    text = "; ".join(parts) or "no run recorded a parameter"
-    return text[0].upper() + text[1:] + "."
-
-
-def _still(runs: Runs, names: list[str], still: list[str]) -> str:
-    text = (
-        f"{len(still)} of {len(names)} parameters got a gradient of exactly 0 in the first and the last epoch"
-    )
-    went = {name: moved(runs, name) for name in still}
-    drifted = [name for name, distance in went.items() if distance is not None and not is_zero(distance)]
-    if drifted:
-        shown = f" ({listing(drifted)})" if len(drifted) <= 3 else ""
-        text += f" and {len(drifted)} of those moved all the same{shown}"
-    else:
-        text += " and never moved" if all(went.values()) else ""
-    rest = [name for name in names if name not in still]
-    if not rest:
-        return f"{text}, so that nothing learned" if not drifted else text
-    return f"{text}, which leaves {listing(rest) if len(rest) <= 3 else f'{len(rest)} others'} to learn"
+def _text(spread: SeedSpread | None, few: bool) -> str:
+    if spread is None:
+        return ""
+    return short(spread.mean) if few or not spread.mean or math.isnan(spread.mean) else ""

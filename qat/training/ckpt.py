@@ -61,7 +61,7 @@ def load_state(
     try:
         model.load_state_dict(ckpt["state_dict"], strict=True)
     except ValueError as error:
-        rule = f"{argument} {path} has other bits than this configuration"
+        rule = f"{argument} {path} is of another quantization than this configuration"
         raise ValueError(f"{rule} ({remedy(ckpt)}): {error}") from error
     except RuntimeError as error:  # torch writes a title, then a line for each problem
         first = one_line(str(error).partition("\n")[2].partition("\n")[0]).rstrip(". ")

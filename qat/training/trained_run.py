@@ -100,5 +100,5 @@ def _configuration(folder: Path) -> tuple[dict[str, Any] | None, dict[str, Any]]
             raise ValueError(f"run must hold a config.yaml of train, but {config} has no model and data")
         return content["model"], content["data"]
     if result.is_file():
-        return None, {"name": json.loads(result.read_text(encoding="utf-8"))["settings"]["data"]}
+        return None, json.loads(result.read_text(encoding="utf-8"))["settings"]["data"]
     return None, {}

@@ -43,8 +43,8 @@ def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
         (["--bits", "four"], "bits must be an integer, got four"),
         (["--setups", "ste", "flaot"], "unknown setup 'flaot'; nearest: float"),
         (["--model", "resnet9"], "unknown model 'resnet9'; nearest: resnet8"),
-        (["--loss", "hubr"], "unknown loss 'hubr'; nearest: huber"),
-        (["--data", "mnist5"], "unknown data 'mnist5'; nearest: mnist"),
+        (["--loss", "hubr"], "loss: unknown name 'hubr'; nearest: huber"),
+        (["--data", "mnist5"], "data: unknown name 'mnist5'; nearest: mnist"),
         (["--epochs", "0"], "epochs must be at least 1; got 0"),
         (["--epochs", "many"], "epochs must be an integer, got many"),
         (["--seeds", "a"], "error: seeds must be an integer, got a"),
@@ -65,7 +65,7 @@ def test_bad_input_is_one_line(
 def test_an_output_folder_that_cannot_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
     line = refused(capsys, "--out", str(tmp_path / "file" / "out"))
-    assert line.startswith("error: out must be a folder one can write to, got ")
+    assert line.startswith("error: out must be a writable folder, got ")
 
 
 def test_missing_data_names_the_path_and_the_remedy(
@@ -93,8 +93,9 @@ def test_it_prints_the_table_and_where_the_report_is(
     assert "zero" in out
     assert f"report: {tmp_path / 'report.html'}" in out
     assert (tmp_path / "report.html").is_file()
-    assert '"weight_bits": 3' in (tmp_path / "ste-seed0" / "result.json").read_text()
-    assert '"activation_bits": 2' in (tmp_path / "ste-seed0" / "result.json").read_text()
+    (result,) = tmp_path.glob("ste-seed0-*/result.json")
+    assert '"weight_bits": 3' in result.read_text()
+    assert '"activation_bits": 2' in result.read_text()
 
 
 def test_several_widths(images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -107,10 +108,10 @@ def test_several_widths(images: Path, tmp_path: Path, capsys: pytest.CaptureFixt
         "float, seed 0",
         "ste, 1 bit, seed 0",
     ]
-    assert [p.name for p in sorted(tmp_path.glob("*-seed0"))] == [
+    assert [p.name[:-9] for p in sorted(tmp_path.glob("*-seed0-*"))] == [
         "float-seed0",
-        "ste-w1a1-seed0",
-        "ste-w4a4-seed0",
+        "ste-seed0",
+        "ste-seed0",
     ]
     assert (tmp_path / "report_figures" / "bits.png").is_file()
     assert "## Accuracy over bits" in (tmp_path / "report.md").read_text()
@@ -126,23 +127,86 @@ def test_a_run_that_diverges_is_said_in_one_line(
     assert leaving.value.code == 2
     assert err.startswith("error: ")
     assert err.count("\n") == 1
-    assert not (tmp_path / "ste-seed0" / "result.json").exists()
+    assert not list(tmp_path.glob("ste-*/result.json"))
 
 
 def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(
     images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    module = import_module("qat.experiment.compare")
-    train = module._train
+    module = import_module("qat.experiment.jobs")
+    train = module.train
 
-    def stopped(run, settings, advance) -> float:
+    def stopped(run, folder, advance) -> float:
         if run.setup == "zero":
             raise KeyboardInterrupt
-        return train(run, settings, advance)
+        return train(run, folder, advance)
 
-    monkeypatch.setattr(module, "_train", stopped)
+    monkeypatch.setattr(module, "train", stopped)
     with pytest.raises(SystemExit) as leaving:
         main([*SMALL, "--data_root", str(images), "--out", str(tmp_path)])
     assert leaving.value.code == 130
     assert "stopped; 1 of 2 runs are finished and kept" in capsys.readouterr().err
-    assert (tmp_path / "ste-seed0" / "result.json").is_file()
+    assert len(list(tmp_path.glob("ste-seed0-*/result.json"))) == 1
+
+
+def test_a_yaml_file_with_options_laid_over_it(
+    images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "mine.yaml"
+    config.write_text(
+        f"data: {{name: folder, data_root: {images}, batch_size: 8}}\n"
+        "setups: {adam: {}, sgd: {model.optimizer: sgd}}\nsweep: {model.learning_rate: [0.1, 0.01]}\n"
+    )
+    options = ["--config", str(config), "--epochs", "1", "--out", str(tmp_path / "out")]
+    main([*options, "--learning_rate", "0.02", "--setups", "sgd", "ewgs"])
+    out = capsys.readouterr().out
+    assert [
+        line.partition(": ")[0] for line in out.splitlines() if "test accuracy " in line and "seed" in line
+    ] == [
+        "sgd, seed 0",
+        "ewgs, seed 0",
+    ]
+    main([*options, "--setups", "sgd", "--jobs", "2"])
+    out = capsys.readouterr().out
+    assert "sgd, learning_rate 0.1, seed 0: test accuracy " in out
+    assert "sgd, learning_rate 0.01, seed 0: test accuracy " in out
+    assert "report: " in out
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("setups: {a: {model.los: huber}}", "setup a: unknown option 'model.los'; nearest: model.loss"),
+        ("setups: {a: {}, a: {}}", "line 1: 'a' is there twice"),
+        ("setups: [", "mine.yaml: "),
+    ],
+)
+def test_a_bad_yaml_file_is_one_line(
+    text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.yaml").write_text(text)
+    line = refused(capsys, "--config", str(tmp_path / "mine.yaml"), "--out", str(tmp_path / "out"))
+    assert message in line
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_yaml_file_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "none.yaml" in refused(
+        capsys, "--config", str(tmp_path / "none.yaml"), "--out", str(tmp_path / "out")
+    )
+
+
+def test_each_run_that_fails_is_a_line_and_the_others_are_kept(
+    images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "mine.yaml"
+    config.write_text(
+        f"data: {{name: folder, data_root: {images}, batch_size: 8}}\nseeds: [0, 1]\n"
+        "setups: {ste: {}, bad: {model.learning_rate: 1e30}}\ntrainer: {max_epochs: 1}\n"
+    )
+    with pytest.raises(SystemExit) as leaving:
+        main(["--config", str(config), "--out", str(tmp_path / "out")])
+    assert leaving.value.code == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(": ")[:2] for line in lines] == [["error", "bad, seed 0"], ["error", "bad, seed 1"]]
+    assert len(list((tmp_path / "out").glob("ste-*/result.json"))) == 2

@@ -128,7 +128,10 @@ def test_sizes(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["RUN", "--format", "tflite"], "format: unknown name 'tflite'; choose from: onnx, npz, c"),
         (["RUN", "--opset", "20"], "opset must be one of 21, 22, 23, 24, 25; got 20"),
         (["RUN", "--out", "no/where.onnx"], "path must lie in a folder that exists, got no/where.onnx"),
-        (["RUN", "--ckpt_path", "other.ckpt"], "ckpt_path other.ckpt has other bits than this configuration"),
+        (
+            ["RUN", "--ckpt_path", "other.ckpt"],
+            "ckpt_path other.ckpt is of another quantization than this configuration",
+        ),
         (["other.ckpt"], "data must be named with --data"),
         (["RUN", "--opsett", "21"], "unknown option 'opsett'; nearest: opset"),
     ],
@@ -157,6 +160,6 @@ def test_bad_input_is_one_line_and_leaves_no_file(
 
 def test_a_run_of_a_comparison(run: Path, tmp_path: Path) -> None:
     shutil.copy(run / "checkpoints" / "last.ckpt", tmp_path / "final.ckpt")
-    (tmp_path / "result.json").write_text('{"settings": {"data": "mnist5k"}}')
+    (tmp_path / "result.json").write_text('{"settings": {"data": {"name": "mnist5k"}}}')
     found = load_run(str(tmp_path), None, None, None)
     assert (found.data, found.ckpt) == ("mnist5k", tmp_path / "final.ckpt")

@@ -179,7 +179,7 @@ def test_a_finished_run_has_nothing_to_resume(
     last = str(tmp_path / "version_0" / "checkpoints" / "last.ckpt")
     for options, message in (
         (["--trainer.max_epochs", "1"], "trainer.max_epochs must be above 1"),
-        (["--model.quantization.weight_bits", "2"], "2 bits"),
+        (["--model.quantization.weight_bits", "2"], "model.quantization.weight_bits must be 4, that of"),
         (
             ["--model.options.width", "5"],
             "is of another model than this configuration (use the config.yaml of its run): size mismatch",

@@ -1,85 +1,117 @@
-"""Settings and runs are checked before anything starts."""
+"""Which runs a comparison means, and what makes two of them the same."""
 
+import json
 from pathlib import Path
 
 import pytest
 
-from qat.experiment import Run, Settings, plan
-from qat.layers import Quantization
+from qat.experiment import TrainingRun, parse_comparison, plan
+from qat.experiment.plan import BITS, listing
+
+VERSIONS = {"torch": "1", "machine": "Linux, 2 threads"}
+FLOAT = {f"model.quantization.{name}_bits": 32 for name in ("weight", "activation", "first_last", "input")}
+TWO = {"ste": {}, "float": FLOAT}
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"data": "mnist5"}, "unknown data 'mnist5'; nearest: mnist"),
-        ({"model": "smallcnn"}, "unknown model 'smallcnn'; nearest: small_cnn"),
-        ({"loss": "hubr"}, "unknown loss 'hubr'; nearest: huber"),
-        ({"epochs": 0}, "epochs must be at least 1; got 0"),
-        ({"batch_size": -1}, "batch_size must be at least 1; got -1"),
-    ],
-)
-def test_bad_settings(changes: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Settings(**changes)
+def runs(setups: dict, versions: dict = VERSIONS, **content) -> list[TrainingRun]:
+    return plan(parse_comparison({"setups": setups, **content}), versions)
 
 
-@pytest.mark.parametrize(
-    ("setups", "seeds", "message"),
-    [
-        (["stee"], [0], "unknown setup 'stee'; nearest: ste"),
-        ([], [0], "setups must name at least one"),
-        (["ste"], [], "seeds must name at least one"),
-        (["ste", "ste"], [0], "setups must differ; got 'ste' twice"),
-        (["ste"], [1, 1], "seeds must differ; got 1 twice"),
-        (["nearest"], [0], "unknown setup 'nearest'"),
-        (["stochastik"], [0], "unknown setup 'stochastik'; nearest: stochastic"),
-        (["ste"], [-1], r"seeds must be 0 to 2\^32 - 1; got -1"),
-    ],
-)
-def test_bad_plans(setups: list[str], seeds: list[int], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        plan(setups, seeds, Path("out"))
-
-
-def test_a_width_twice_is_refused() -> None:
-    with pytest.raises(ValueError, match="bits must differ; got 4 twice"):
-        plan(["ste"], [0], Path("out"), [4, 2, 4])
-
-
-def test_each_setup_at_each_width_and_float_once() -> None:
-    runs = plan(["ste", "float"], [0, 1], Path("out"), [8, 1])
-    names = ["ste-w8a8-seed0", "float-seed0", "ste-w1a1-seed0"]
-    names += ["ste-w8a8-seed1", "float-seed1", "ste-w1a1-seed1"]
-    assert [run.folder for run in runs] == [Path("out") / name for name in names]
-    assert [str(run) for run in runs[:3]] == ["ste, 8 bits, seed 0", "float, seed 0", "ste, 1 bit, seed 0"]
-    assert [Run.of(run.folder) for run in runs] == runs
-
-
-def test_one_width_is_named_nowhere() -> None:
-    (run,) = plan(["ste"], [7], Path("out"), [2])
-    assert run.folder == Path("out") / "ste-seed7"
-    assert Run.of(run.folder) == run
-
-
-@pytest.mark.parametrize("name", ["stee-seed0", "ste-seedx", "ste-w4-seed0", "ste-w4a3-seed0", "ste"])
-def test_other_folders_are_no_runs(name: str) -> None:
-    assert Run.of(Path("out") / name) is None
-
-
-def test_the_width_of_a_run_is_part_of_what_it_is() -> None:
-    settings = Settings(quantization=Quantization(weight_bits=3, activation_bits=2))
-
-    def bits(run: Run) -> tuple[int, int]:
-        quantization = run.identity(settings)["settings"]["quantization"]
-        return quantization["weight_bits"], quantization["activation_bits"]
-
-    assert bits(Run("ste", 0, Path("out"))) == (3, 2)
-    assert bits(Run("ste", 0, Path("out"), 8)) == (8, 8)
-    assert bits(Run("float", 0, Path("out"))) == (32, 32)
-
-
-def test_seed_by_seed() -> None:
-    runs = plan(["ste", "float"], [0, 1], Path("out"))
-    assert [run.folder for run in runs] == [
-        Path("out") / name for name in ("ste-seed0", "float-seed0", "ste-seed1", "float-seed1")
+def test_each_setup_at_each_value_and_float_once_seed_by_seed() -> None:
+    joined = ", ".join(BITS)
+    found = runs(TWO, seeds=[0, 1], sweep={joined: [8, 1]})
+    assert [str(run) for run in found] == [
+        *("ste, 8 bits, seed 0", "float, seed 0", "ste, 1 bit, seed 0"),
+        *("ste, 8 bits, seed 1", "float, seed 1", "ste, 1 bit, seed 1"),
     ]
+    assert [run.sweep for run in found[:3]] == [{joined: 8}, {}, {joined: 1}]
+    bits = [run.options["model"]["quantization"]["activation_bits"] for run in found[:3]]
+    assert bits == [8, 32, 1]
+
+
+def test_several_sweeps_are_crossed() -> None:
+    found = runs({"a": {}}, sweep={"model.learning_rate": [0.1, 0.2], "model.optimizer": ["sgd", "adamw"]})
+    assert [str(run) for run in found] == [
+        "a, learning_rate 0.1, optimizer sgd, seed 0",
+        "a, learning_rate 0.1, optimizer adamw, seed 0",
+        "a, learning_rate 0.2, optimizer sgd, seed 0",
+        "a, learning_rate 0.2, optimizer adamw, seed 0",
+    ]
+
+
+def test_a_setup_that_sets_one_of_joined_options_takes_the_other_from_the_sweep() -> None:
+    (run,) = runs({"a": {BITS[0]: 3}}, sweep={", ".join(BITS): [2]})
+    quantization = run.options["model"]["quantization"]
+    assert (quantization["weight_bits"], quantization["activation_bits"]) == (3, 2)
+    assert run.sweep == {", ".join(BITS): 2}
+
+
+def test_two_setups_that_are_the_same_run_are_refused() -> None:
+    with pytest.raises(ValueError, match="setups must differ, but a and b are the same run"):
+        runs({"a": {"model.loss": "huber"}, "b": {}})
+    with pytest.raises(ValueError, match="but four and a are the same run"):
+        runs({"a": {}, "four": {BITS[0]: 4}}, sweep={BITS[0]: [8, 4]})
+
+
+def test_a_folder_is_named_by_what_decides_the_outcome(tmp_path: Path) -> None:
+    (run,) = runs({"a": {}})
+    assert run.folder[:-8] == "a-seed0-"
+    assert int(run.folder[-8:], 16) >= 0
+    same = [{}, {"data": {"data_root": str(tmp_path)}}, {"model": {"learning_rate": 0.01}}]
+    assert {runs({"a": {}}, **content)[0].folder for content in same} == {run.folder}
+    other = [
+        {"seeds": [1]},
+        {"versions": {"torch": "2"}},
+        {"versions": VERSIONS | {"machine": "Linux, 1 threads"}},
+        {"model": {"learning_rate": 0.02}},
+        {"trainer": {"max_epochs": 6}},
+        {"data": {"name": "folder", "data_root": str(tmp_path)}},
+        {"data": {"name": "folder", "data_root": str(tmp_path / "a")}},
+        {"model": {"teacher": str(tmp_path / "t.ckpt")}},
+    ]
+    digests = {runs({"a": {}}, **content)[0].folder[-8:] for content in other}
+    assert len(digests - {run.folder[-8:]}) == len(other)
+
+
+def test_another_file_of_the_same_name_is_another_teacher(tmp_path: Path) -> None:
+    (run,) = runs({"a": {"model.teacher": str(tmp_path / "t.ckpt")}})
+    (tmp_path / "t.ckpt").write_bytes(b"1")
+    one = run.folder
+    (tmp_path / "t.ckpt").write_bytes(b"2")
+    assert run.folder != one
+
+
+def test_a_finished_run_keeps_its_folder_when_setups_seeds_and_values_are_added() -> None:
+    few = runs({"ste": {}}, sweep={BITS[0]: [8]})
+    many = runs(TWO, seeds=[3, 0], sweep={"model.loss": ["huber"], BITS[0]: [2, 8]})
+    assert {run.folder for run in few} < {run.folder for run in many}
+    assert {run.folder for run in runs({"ste": {BITS[0]: 8}})} == {run.folder for run in few}
+
+
+def test_settings_are_plain_and_complete() -> None:
+    (run,) = runs({"a": {"model.quantization.rounding": "qat.gradients.round_soft"}})
+    assert json.loads(json.dumps(run.record)) == run.record
+    assert run.settings.keys() == {"model", "data", "trainer"}
+    assert run.settings["model"]["quantization"]["rounding"] == "qat.gradients.round_soft"
+    assert run.settings["model"]["teacher"] is None
+    assert "data_root" not in run.settings["data"]
+    assert not {"seed", "input_shape", "classes"} & run.settings["model"].keys()
+
+
+def test_the_listing_is_what_the_report_reads() -> None:
+    setups = {"a": {"meaning": "one"}, "b": {"model.pack": True}}
+    comparison = parse_comparison({"setups": setups, "sweep": {BITS[0]: [2]}, "equal": [["b", "a"]]})
+    planned = plan(comparison, VERSIONS)
+    assert listing(comparison, planned) == {
+        "schema": 2,
+        "setups": {"a": "one", "b": ""},
+        "sweep": {BITS[0]: [2]},
+        "seeds": [0],
+        "equal": [["b", "a"]],
+        "runs": [run.folder for run in planned],
+    }
+
+
+def test_the_option_of_a_setup_wins_over_that_of_the_base() -> None:
+    one, other = runs({"a": {"model.learning_rate": 0.5}, "b": {}}, model={"learning_rate": 0.25})
+    assert [run.options["model"]["learning_rate"] for run in (one, other)] == [0.5, 0.25]

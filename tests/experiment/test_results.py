@@ -5,34 +5,113 @@ import math
 import re
 
 import pytest
+import yaml
 
 from qat.experiment.results import load_results
 
+BITS = "model.quantization.weight_bits, model.quantization.activation_bits"
 
-def test_order_is_by_setup_then_seed(tmp_path, result_of, write_results):
-    given = [
-        result_of(setup, seed)
-        for setup in ("soft", "checkpointed", "ewgs", "float", "ste", "zero")
-        for seed in (1, 0)
+
+@pytest.fixture
+def make():
+    """The content of a result with changes."""
+
+    def content(setup="ste", seed=0, **changes):
+        return {
+            "schema": 2,
+            "setup": setup,
+            "sweep": {},
+            "settings": {"model": {"name": "small_cnn"}},
+            "seed": seed,
+            "versions": {"qat": "0.1.0"},
+            "epochs": [{"epoch": 0, "train_loss": 0.5, "val_loss": 0.4, "val_accuracy": 0.9, "seconds": 2}],
+            "test": {"accuracy": 0.9, "loss": 0.4},
+            "saved_bytes": 1000,
+            "gradient_norm": {"fc.bias": [0.5, 0.25]},
+            "displacement": {"fc.bias": 1.5},
+            "digests": {"fc.bias": "abc"},
+        } | changes
+
+    return content
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write results, each into a folder of its own, and `comparison.yaml` where its content is given."""
+
+    def files(*contents, comparison=None):
+        for n, content in enumerate(contents):
+            folder = tmp_path / f"run{n}"
+            folder.mkdir()
+            (folder / "result.json").write_text(json.dumps(content), encoding="utf-8")
+        if comparison:
+            (tmp_path / "comparison.yaml").write_text(
+                yaml.safe_dump(comparison, sort_keys=False), encoding="utf-8"
+            )
+        return tmp_path
+
+    return files
+
+
+def test_a_result_has_its_types(make, write):
+    summary = {"rows": [], "left_float": {"fc": "why"}, "not_run": [], "weight_bytes": 4, "float_bytes": 32}
+    difference = {"to": "zero", "losses": 0, "parameters": 0.5, "buffers": None}
+    health = {"fc": {"clipped": [None, 0.5]}}
+    (run,) = load_results(write(make(summary=summary, difference=difference, health=health, more=1))).runs
+    assert (run.setup, run.seed, run.test.accuracy, run.epochs[0].seconds) == ("ste", 0, 0.9, 2.0)
+    assert run.gradient_norm == {"fc.bias": (0.5, 0.25)}
+    assert (run.summary.weight_bytes, run.summary.left_float) == (4, {"fc": "why"})
+    assert (run.difference.to, run.difference.parameters) == ("zero", 0.5)
+    assert math.isnan(run.difference.buffers)
+    assert math.isnan(run.health["fc"]["clipped"][0])
+
+
+def test_null_and_nan_are_nan(make, write):
+    epochs = [
+        {"epoch": n, "train_loss": loss, "val_loss": 1, "val_accuracy": 0, "seconds": 1}
+        for n, loss in enumerate([None, math.nan, 0.5])
     ]
-    loaded = load_results(write_results(tmp_path, given))
-    assert [(run["setup"], run["seed"]) for run in loaded] == [
-        (setup, seed) for setup in ("zero", "ste", "float", "checkpointed", "ewgs", "soft") for seed in (0, 1)
+    (run,) = load_results(write(make(epochs=epochs))).runs
+    assert [math.isnan(epoch.train_loss) for epoch in run.epochs] == [True, True, False]
+
+
+def test_the_comparison_gives_order_runs_meanings_and_pairs(make, write):
+    contents = [
+        *(make("b", seed, sweep={BITS: bits}) for seed in (1, 0) for bits in (2, 8)),
+        make("a"),
+        make("of another comparison"),
     ]
+    comparison = {
+        "setups": {"b": "first", "a": "", "c": "not run"},
+        "sweep": {BITS: [8, 4, 2]},
+        "seeds": [0, 1],
+        "equal": [["a", "b"]],
+        "runs": ["run4", "run1", "run0", "run2", "run3", "gone"],
+    }
+    results = load_results(write(*contents, comparison=comparison))
+    assert [(run.setup, run.sweep.get(BITS), run.seed) for run in results.runs] == [
+        *(("b", 8, 0), ("b", 8, 1), ("b", 2, 0), ("b", 2, 1)),
+        ("a", None, 0),
+    ]
+    assert results.sweep == {BITS: [8, 2]}  # 4 has no run that is finished
+    assert (results.meanings["b"], results.equal, results.missing) == ("first", [("a", "b")], 1)
 
 
-def test_null_and_nan_are_nan(tmp_path, result_of, write_results):
-    result = result_of("ste")
-    result["epochs"][0]["train_loss"] = None
-    result["epochs"][1]["train_loss"] = math.nan
-    result["gradient_norm"]["fc.bias"] = [0.5, None]
-    (loaded,) = load_results(write_results(tmp_path, [result]))
-    assert [math.isnan(epoch["train_loss"]) for epoch in loaded["epochs"][:3]] == [True, True, False]
-    assert loaded["gradient_norm"]["fc.bias"][0] == 0.5
-    assert math.isnan(loaded["gradient_norm"]["fc.bias"][1])
+def test_without_a_comparison_all_results_count(make, write):
+    difference = {"to": "a", "losses": 0.0, "parameters": 0.0, "buffers": 0.0}
+    contents = [make("b", sweep={"x": 10}, difference=difference), make("b", sweep={"x": 2}), make("a")]
+    results = load_results(write(*contents))
+    assert [(run.setup, run.sweep.get("x")) for run in results.runs] == [("a", None), ("b", 2), ("b", 10)]
+    assert (results.sweep, results.equal, results.missing) == ({"x": [2, 10]}, [("b", "a")], 0)
 
 
-def test_empty_folder_is_refused(tmp_path):
+def test_a_pair_is_named_once(make, write):
+    zero = {"losses": 0.0, "parameters": 0.0, "buffers": 0.0}
+    contents = [make("a", difference={"to": "b"} | zero), make("b", difference={"to": "a"} | zero)]
+    assert load_results(write(*contents)).equal == [("a", "b")]
+
+
+def test_an_empty_folder_is_refused(tmp_path):
     with pytest.raises(ValueError, match=f"no results in {re.escape(str(tmp_path))}") as caught:
         load_results(tmp_path)
     assert "\n" not in str(caught.value)
@@ -41,37 +120,50 @@ def test_empty_folder_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"schema": 2}, "schema must be 1, got 2"),
-        ({"epochs": []}, "'epochs' is empty"),
-        ({"seed": "0"}, "'seed' must be a int, got '0'"),
-        ({"test": {"accuracy": 0.5}}, "no 'loss'"),
-        ({"saved_bytes": "many"}, "expected a number, got 'many'"),
-        ({"gradient_norm": {"fc.bias": [1.0]}}, "not enough values"),
-        ({"difference": {"losses": 0.0}}, "no 'parameters'"),
+        ({"schema": 1}, "schema must be 2, got 1, written by qat 0.1.0; run the comparison again"),
+        ({"schema": 1, "versions": {}}, "schema must be 2, got 1, written by qat of an unknown version"),
+        ({"epochs": []}, "epochs must not be empty"),
+        ({"seed": "0"}, "seed must be of type int, got '0'"),
+        ({"seed": True}, "seed must be of type int, got True"),
+        ({"test": {"accuracy": 0.5}}, "test.loss is missing"),
+        ({"saved_bytes": "many"}, "saved_bytes must be a number, got 'many'"),
+        ({"saved_bytes": True}, "saved_bytes must be a number, got True"),
+        ({"gradient_norm": {"fc.bias": [1.0]}}, "gradient_norm.fc.bias must hold 2 values, got [1.0]"),
+        ({"difference": {"losses": 0.0}}, "difference.to is missing"),
+        ({"summary": {"rows": []}}, "summary.left_float is missing"),
+        ({"summary": {"rows": [{"name": 3}]}}, "summary.rows[0].name must be of type str, got 3"),
+        ({"health": []}, "health must be of type dict, got []"),
+        ({"health": {"fc": []}}, "health.fc must be of type dict, got []"),
+        ({"health": {"fc": {"clipped": ["many"]}}}, "health.fc.clipped[0] must be a number, got 'many'"),
     ],
 )
-def test_wrong_result_is_refused_by_name(tmp_path, result_of, write_results, change, reason):
-    write_results(tmp_path, [result_of("zero")])
-    path = tmp_path / "ste-seed0" / "result.json"
-    write_results(tmp_path, [result_of("ste") | change | {"setup": "ste"}] if "seed" not in change else [])
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(result_of("ste") | change))
-    with pytest.raises(ValueError, match=f"^{re.escape(str(path))}: .*{re.escape(reason)}"):
-        load_results(tmp_path)
+def test_a_wrong_result_is_refused_by_name(make, write, change, reason):
+    out = write(make("zero"), make(**change))
+    path = re.escape(str(out / "run1" / "result.json"))
+    with pytest.raises(ValueError, match=f"^{path}: {re.escape(reason)}") as caught:
+        load_results(out)
+    assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["", '{"schema": 1', "\xff", "[1]"])
-def test_broken_file_is_refused_by_name(tmp_path, text):
-    path = tmp_path / "ste-seed0" / "result.json"
+@pytest.mark.parametrize("text", ["", '{"schema": 2', "\xff", "[1]", "null"])
+def test_a_broken_file_is_refused_by_name(tmp_path, text):
+    path = tmp_path / "run" / "result.json"
     path.parent.mkdir()
     path.write_bytes(text.encode("latin-1"))
-    with pytest.raises(ValueError, match=f"^{re.escape(str(path))}: "):
+    with pytest.raises(ValueError, match=f"^{re.escape(str(path))}: ") as caught:
         load_results(tmp_path)
+    assert "\n" not in str(caught.value)
 
 
-def test_the_same_run_twice_is_refused(tmp_path, result_of, write_results):
-    write_results(tmp_path, [result_of("ste")])
-    (tmp_path / "copy").mkdir()
-    (tmp_path / "copy" / "result.json").write_text(json.dumps(result_of("ste")))
+@pytest.mark.parametrize("text", ["a: [", "setups: {a: b}", "- 1", "{setups: {}, runs: [1]}"])
+def test_a_broken_comparison_is_refused_by_name(make, write, text):
+    out = write(make())
+    (out / "comparison.yaml").write_text(text)
+    with pytest.raises(ValueError, match=f"^{re.escape(str(out / 'comparison.yaml'))}: ") as caught:
+        load_results(out)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_same_run_twice_is_refused(make, write):
     with pytest.raises(ValueError, match="setup 'ste' with seed 0 is already in"):
-        load_results(tmp_path)
+        load_results(write(make(sweep={BITS: [4, 2]}), make(sweep={BITS: [4, 2]})))

@@ -1,16 +1,23 @@
-"""Results as a comparison leaves them, invented."""
+"""Invented results, as a comparison leaves them."""
 
 import copy
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-Result = dict[str, Any]
+from qat.experiment.results import load_results
+from qat.report.groups import Groups, group
 
+Content = dict[str, Any]  # of a result.json
+
+BITS = "model.quantization.weight_bits, model.quantization.activation_bits"
+RATE = "model.learning_rate"
 SMALL = (
     *(f"blocks.{n}.{name}" for n in range(4) for name in ("conv.weight", "bn.weight", "bn.bias")),
     "fc.weight",
@@ -30,10 +37,7 @@ _QUANTIZATION = {
     "weight_bits": 4,
     "activation_bits": 4,
     "first_last_bits": 8,
-    "input_bits": 8,
     "rounding": "ste",
-    "weight_scale": "observed",
-    "per_channel": True,
     "layers": {},
 }
 # Setup: final accuracy, seconds per epoch, saved bytes.
@@ -43,11 +47,8 @@ _TRUTH: dict[str, tuple[float, float, int]] = {
     "float": (0.979, 3.0, 21_440_000),
     "checkpointed": (0.968, 4.4, 3_021_000),
 }
-# What a setup loses at each width beside its accuracy at 4 bits.
-_LOSS = {
-    "ste": {8: -0.008, 4: 0.0, 3: 0.004, 2: 0.051, 1: 0.33},
-    "ewgs": {8: -0.004, 4: 0.0, 3: 0.002, 2: 0.011, 1: 0.24},
-}
+FOUR = tuple(_TRUTH)
+_LOST_AT = {8: -0.004, 4: 0.0, 3: 0.004, 2: 0.051, 1: 0.33}  # bits: what is lost beside the accuracy at 4
 
 
 def _noise(*keys: object) -> float:
@@ -56,12 +57,15 @@ def _noise(*keys: object) -> float:
 
 
 def make_result(
-    setup: str, seed: int = 0, epochs: int = 8, names: tuple[str, ...] = SMALL, bits: int = 4
-) -> Result:
+    setup: str, seed: int = 0, sweep: Content | None = None, epochs: int = 8, names: Sequence[str] = SMALL
+) -> Content:
     """One plausible result; `checkpointed` is `ste` again, as it must be."""
-    accuracy, seconds, size = _TRUTH.get(setup, (0.972, 3.8, 9_812_000))
+    sweep = {} if setup == "float" and sweep and BITS in sweep and len(sweep) == 1 else sweep or {}
+    bits, rate = sweep.get(BITS, 4), sweep.get(RATE, 0.003)
+    accuracy, seconds, size = _TRUTH.get(setup, (0.972 + 0.01 * _noise(setup), 3.8, 9_812_000))
     like = "ste" if setup == "checkpointed" else setup
-    accuracy += 0.004 * _noise(like, seed) - _LOSS.get(like, {}).get(bits, 0.0)
+    accuracy += 0.004 * _noise(like, seed) - (0 if setup in ("zero", "float") else _LOST_AT.get(bits, 0.0))
+    accuracy -= 0.03 * math.log10(rate / 0.003) ** 2
     log = []
     for epoch in range(epochs):
         left = math.exp(-0.9 * epoch) * (0.02 if setup == "zero" else 0.25)
@@ -77,23 +81,21 @@ def make_result(
         )
     still = {name: setup == "zero" and name != "fc.bias" for name in names}
     size_of = {name: 10 ** (1.2 * _noise(name)) for name in names}
-    quantization = (
-        None
-        if setup == "float"
-        else _QUANTIZATION | {"rounding": like, "weight_bits": bits, "activation_bits": bits}
-    )
-    return {
-        "schema": 1,
+    quantization = _QUANTIZATION | {"rounding": like, "weight_bits": bits, "activation_bits": bits}
+    result = {
+        "schema": 2,
         "setup": setup,
+        "sweep": sweep,
         "settings": {
-            "data": "mnist5k",
-            "model": "small_cnn",
-            "loss": "huber",
-            "epochs": epochs,
-            "batch_size": 128,
-            "learning_rate": 0.003,
-            "quantization": quantization,
-            "checkpoint": ["blocks.*"] if setup == "checkpointed" else [],
+            "model": {
+                "name": "small_cnn",
+                "loss": "huber",
+                "learning_rate": rate,
+                "quantization": None if setup == "float" else quantization,
+                "checkpoint": ["blocks.*"] if setup == "checkpointed" else [],
+            },
+            "data": {"name": "mnist5k", "batch_size": 128},
+            "trainer": {"max_epochs": epochs},
         },
         "seed": seed,
         "versions": {
@@ -116,85 +118,102 @@ def make_result(
             name: 0.0 if still[name] else size_of[name] * (1.3 + 0.4 * _noise(like, name, seed, "d"))
             for name in names
         },
-        "digests": {name: f"{like}-{seed}-{bits}-{name}" for name in names},
-    } | (
-        {"difference": {"losses": 0.0, "parameters": 0.0, "buffers": 0.0}} if setup == "checkpointed" else {}
-    )
+        "digests": {name: f"{like}-{seed}-{sorted(sweep.items())}-{name}" for name in names},
+    }
+    if setup == "checkpointed":
+        result["difference"] = {"to": "ste", "losses": 0.0, "parameters": 0.0, "buffers": 0.0}
+    return result
 
 
-def four(seeds: int = 3, **arguments: Any) -> list[Result]:
-    """The main comparison, in the report's order."""
-    return [make_result(setup, seed, **arguments) for setup in _TRUTH for seed in range(seeds)]
+def make_results(
+    setups: Sequence[str] = FOUR, seeds: int = 3, sweep: dict[str, list[Any]] | None = None, **arguments: Any
+) -> list[Content]:
+    """The runs of a comparison in the report's order; float is not swept over bits alone."""
+    points = [dict(zip(sweep or {}, values, strict=True)) for values in product(*(sweep or {}).values())]
+    found: list[Content] = []
+    for setup, point, seed in product(setups, points, range(seeds)):
+        result = make_result(setup, seed, point, **arguments)
+        if result not in found:
+            found.append(result)
+    return found
 
 
-def several(bits: tuple[int, ...] = (8, 4, 3, 2, 1), seeds: int = 3, **arguments: Any) -> list[Result]:
-    """Five setups at several widths, float once, in the report's order."""
-    return [
-        make_result(setup, seed, bits=width, **arguments)
-        for setup in (*_TRUTH, "ewgs")
-        for width in (bits if setup != "float" else bits[:1])
-        for seed in range(seeds)
-    ]
+def listing(results: list[Content], folders: list[str]) -> Content:
+    """What `comparison.yaml` says of these runs."""
+    setups = dict.fromkeys(result["setup"] for result in results)
+    sweep: dict[str, list[Any]] = {}
+    for key, value in ((key, value) for result in results for key, value in result["sweep"].items()):
+        if value not in sweep.setdefault(key, []):
+            sweep[key].append(value)
+    equal = [["checkpointed", "ste"]] if {"checkpointed", "ste"} <= setups.keys() else []
+    meanings = dict.fromkeys(setups, "")
+    seeds = sorted({result["seed"] for result in results if isinstance(result["seed"], int)})
+    return {
+        "schema": 2,
+        "setups": meanings,
+        "sweep": sweep,
+        "seeds": seeds,
+        "equal": equal,
+        "runs": folders,
+    }
 
 
-def write(out: Path, results: list[Result]) -> Path:
-    """The results as files under `out`."""
-    bits = [(result["settings"]["quantization"] or {}).get("weight_bits") for result in results]
-    for result, width in zip(results, bits, strict=True):
-        name = f"-w{width}a{width}" if width and len({*bits} - {None}) > 1 else ""
-        folder = out / f"{result['setup']}{name}-seed{result['seed']}"
-        folder.mkdir(parents=True)
-        (folder / "result.json").write_text(json.dumps(result), encoding="utf-8")
+def write(out: Path, results: list[Content]) -> Path:
+    """Write the results and `comparison.yaml` under `out`."""
+    folders = [f"{result['setup']}-seed{result['seed']}-{n:08x}" for n, result in enumerate(results)]
+    for result, folder in zip(results, folders, strict=True):
+        (out / folder).mkdir(parents=True)
+        (out / folder / "result.json").write_text(json.dumps(result), encoding="utf-8")
+    text = yaml.safe_dump(listing(results, folders), sort_keys=False)
+    (out / "comparison.yaml").write_text(text, encoding="utf-8")
     return out
 
 
 @pytest.fixture
-def results() -> list[Result]:
+def results() -> list[Content]:
     """Four setups with three seeds each."""
-    return four()
+    return make_results()
 
 
 @pytest.fixture
-def widths_results() -> list[Result]:
-    """Five setups at five widths with three seeds each."""
-    return several()
+def bits_results() -> list[Content]:
+    """Five setups at five widths with three seeds each; float has no bits."""
+    return make_results((*FOUR, "ewgs"), sweep={BITS: [8, 4, 3, 2, 1]})
 
 
 @pytest.fixture(scope="session")
-def several_of() -> Callable[..., list[Result]]:
-    """`several`, for other widths, seeds, epochs and parameters."""
-    return several
+def results_of() -> Callable[..., list[Content]]:
+    """`make_results`."""
+    return make_results
 
 
 @pytest.fixture(scope="session")
-def results_of() -> Callable[..., list[Result]]:
-    """`four`, for other numbers of seeds, epochs and parameters."""
-    return four
-
-
-@pytest.fixture(scope="session")
-def result_of() -> Callable[..., Result]:
-    """`make_result`, for one run."""
+def result_of() -> Callable[..., Content]:
+    """`make_result`."""
     return make_result
 
 
 @pytest.fixture(scope="session")
-def write_results() -> Callable[[Path, list[Result]], Path]:
+def write_results() -> Callable[[Path, list[Content]], Path]:
     """`write`."""
     return write
 
 
-@pytest.fixture(scope="session")
-def long_names() -> tuple[str, ...]:
-    """The parameters of a long network."""
-    return LONG
+@pytest.fixture
+def grouped(tmp_path_factory: pytest.TempPathFactory) -> Callable[[list[Content]], Groups]:
+    """The groups of results, read back from their files."""
+
+    def read(results: list[Content]) -> Groups:
+        return group(load_results(write(tmp_path_factory.mktemp("out"), results)))
+
+    return read
 
 
 @pytest.fixture
-def changed(results: list[Result]) -> Callable[..., list[Result]]:
+def changed(results: list[Content]) -> Callable[..., list[Content]]:
     """The four setups with the test accuracies given by setup, a list with a value for each seed."""
 
-    def change(**accuracies: list[float]) -> list[Result]:
+    def change(**accuracies: list[float]) -> list[Content]:
         found = copy.deepcopy(results)
         for result in found:
             if result["setup"] in accuracies:
@@ -202,3 +221,29 @@ def changed(results: list[Result]) -> Callable[..., list[Result]]:
         return found
 
     return change
+
+
+@pytest.fixture(scope="session")
+def layer_costs() -> Callable[[int], Content]:
+    """A summary of one layer whose weights have so many bits."""
+
+    def make(bits: int) -> Content:
+        row = {"name": "fc", "kind": "QuantLinear", "rounding": "ste", "scale": "observed/learned"}
+        row |= {"weight_bits": bits, "input_bits": 32, "macs": 1000}
+        size = {"weight_bytes": 125 * bits, "float_bytes": 4000}
+        return {"rows": [row | size], "left_float": {"fc": "its input has 32 bits"}, "not_run": [], **size}
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def layer_health() -> Callable[[], Content]:
+    """The health of a layer, as high as goes without a mark."""
+    shares = {"clipped": [0.5, 0.1], "unchanged": [0.9999], "oscillating": [0.2]}
+    return lambda: shares | {"weight_scale": [0.0, 0.5], "activation_scale": [0.25]}
+
+
+@pytest.fixture(scope="session")
+def long_names() -> tuple[str, ...]:
+    """The parameters of a long network."""
+    return LONG

@@ -1,6 +1,6 @@
 """What the runs share and in what they differ."""
 
-from qat.report.settings import flat, same_and_different, settings_reading
+from qat.report.settings import flat, is_mixed, same_and_different
 
 
 def test_flat():
@@ -8,38 +8,24 @@ def test_flat():
     assert flat(tree) == {"a.b": "1", "a.c": "none", "d": "none", "e": "x, 2", "f": "true", "g": "none"}
 
 
-def test_same_and_different(results):
-    same, different = same_and_different(results, "settings")
-    assert same["batch_size"] == "128"
-    assert different["quantization.rounding"] == {
+def test_same_and_different(results, grouped):
+    same, different = same_and_different(grouped(results), "settings")
+    assert same["data.batch_size"] == "128"
+    assert different["model.quantization.rounding"] == {
         "zero": "zero",
         "ste": "ste",
         "float": "-",
         "checkpointed": "ste",
     }
-    assert different["checkpoint"]["checkpointed"] == "blocks.*"
-    assert "quantization" not in same | different
+    assert different["model.checkpoint"]["checkpointed"] == "blocks.*"
+    assert "model.quantization" not in same | different
 
 
-def test_reading(results):
-    assert settings_reading(results) == (
-        "The setups differ in `quantization` and `checkpoint` alone; seeds 0, 1 and 2 each; one set of "
-        "versions for all runs."
-    )
-    assert settings_reading(results[:6]).startswith("The setups differ in `quantization.rounding` alone;")
-    assert settings_reading(results[:1]) == "Seed 0; one set of versions for all runs."
+def test_swept_values_are_listed(bits_results, grouped):
+    _, different = same_and_different(grouped(bits_results), "settings")
+    assert different["model.quantization.weight_bits"]["ste"] == "8 / 4 / 3 / 2 / 1"
 
 
-def test_reading_warns_of_unlike_runs(results):
-    results[4]["settings"]["learning_rate"] = 0.1
-    results[5]["versions"] = results[5]["versions"] | {"torch": "2.0"}
-    text = settings_reading(results[:5] + results[5:6])
-    assert "WARNING: the seeds of `ste` were trained with different settings" in text
-    assert "`learning_rate`" in text
-    assert text.endswith("versions differ between runs: `torch`.")
-
-
-def test_reading_of_unlike_seeds(results):
-    assert "the setups had unlike seeds (`zero` seeds 0, 1 and 2; `ste` seed 0)" in settings_reading(
-        results[:4]
-    )
+def test_seeds_with_other_settings_are_seen(results, grouped):
+    results[4]["settings"]["model"]["learning_rate"] = 0.1
+    assert [is_mixed(one) for one in grouped(results).every] == [False, True, False, False]

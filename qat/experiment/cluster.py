@@ -1,0 +1,108 @@
+"""Train runs on the workers of a Dask scheduler."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from qat.experiment.display import Display
+from qat.experiment.plan import TrainingRun
+from qat.experiment.run import FILES, train
+from qat.names import one_line
+from qat.training.result import versions
+from qat.whole_file import write_whole
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+TIMEOUT = 10  # seconds that an address has to answer
+_ONE_AT_A_TIME = threading.Lock()  # torch's random generators are those of the process, not of a thread
+
+
+@contextmanager
+def connected(address: str) -> Iterator["Client"]:
+    """A client of the Dask scheduler at an address such as `tcp://host:8786`.
+
+    Raises:
+        ValueError: `distributed` is not installed, or there is no scheduler at the address.
+    """
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise ValueError("dask needs the package distributed: pip install 'qat[cluster]'") from error
+    try:
+        asyncio.run(_greet(address))
+    except Exception as error:  # whatever another kind of server makes of the greeting
+        raise ValueError(
+            f"dask must be the address of a scheduler, such as tcp://host:8786; {address} did not answer in "
+            f"{TIMEOUT} s"
+        ) from error
+    with Client(address, timeout=TIMEOUT) as client:
+        yield client
+
+
+async def _greet(address: str) -> None:
+    # A Client that fails to connect prints tracebacks when it is deleted.
+    from distributed.comm.core import connect
+
+    async with asyncio.timeout(TIMEOUT):  # its own timeout does not hold for a server that says nothing
+        await (await connect(address, timeout=TIMEOUT)).close()
+
+
+def versions_of_workers(client: "Client") -> dict[str, str]:
+    """The versions and threads that all workers agree on.
+
+    Raises:
+        ValueError: there is no worker, or they differ: their results could not be compared.
+    """
+    found = {json.dumps(each): each for each in client.run(versions).values()}
+    if len(found) != 1:
+        each = " and ".join(found) or "none"
+        raise ValueError(f"dask must have workers with the same versions and threads; it has {each}")
+    return next(iter(found.values()))
+
+
+def train_on_cluster(runs: Sequence[TrainingRun], out: Path, display: Display, client: "Client") -> None:
+    """Hand runs to Dask; each comes back as the files that it would have left here.
+
+    The workers need this package, data at the same `data_root`, and modules that the options name by import
+    path. A run that fails leaves the others going.
+
+    Args:
+        runs: in the order in which they are submitted.
+        out: the folder of their folders.
+        display: is told what happens.
+        client: of the scheduler; see `connected`.
+    """
+    from distributed import as_completed
+
+    # `pure=False`: Dask must not remember a run that failed.
+    futures = {client.submit(_train_remotely, run, pure=False): run for run in runs}
+    for run in runs:
+        display.begin(run)
+    try:
+        for future in as_completed(list(futures)):
+            run = futures[future]
+            try:
+                accuracy, files = future.result()
+            except Exception as error:  # whatever a run fails with on another machine
+                display.fail(run, one_line(error) or type(error).__name__)
+                continue
+            folder = out / run.folder
+            folder.mkdir(parents=True, exist_ok=True)
+            for name in FILES:  # in this order: result.json is the last
+                write_whole(folder / name, files[name])
+            display.end(run, accuracy)
+    finally:
+        client.cancel(list(futures))
+
+
+def _train_remotely(run: TrainingRun) -> tuple[float, dict[str, bytes]]:
+    """The test accuracy of one run, and the bytes of its files."""
+    with _ONE_AT_A_TIME, TemporaryDirectory() as folder:
+        accuracy = train(run, Path(folder), lambda epochs: None)
+        return accuracy, {name: (Path(folder) / name).read_bytes() for name in FILES}
