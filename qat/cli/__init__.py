@@ -17,13 +17,9 @@ VERBS = {
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run one verb.
+    """Run one verb; exit with 2 for bad input, 130 when stopped with Ctrl-C.
 
-    Args:
-        argv: the name of the verb and its arguments; None: the arguments of the process.
-
-    Raises:
-        SystemExit: 2 for bad input, 130 when stopped with Ctrl-C.
+    `argv` is the name of the verb and its arguments; None: the arguments of the process.
     """
     verb, *arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     if verb in ("-h", "--help"):

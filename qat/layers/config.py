@@ -10,12 +10,7 @@ from torch import Tensor
 
 from qat.gradients import ROUNDINGS, Rounding, RoundingName
 from qat.names import match_names, unknown_name
-from qat.quantizers import (
-    ActivationObserverName,
-    ActivationScaleName,
-    WeightObserverName,
-    WeightScaleName,
-)
+from qat.quantizers import ActivationObserverName, ActivationScaleName, WeightObserverName, WeightScaleName
 from qat.quantizers.grid import WIDTHS, check_bits
 
 FLOAT = 32
@@ -23,6 +18,8 @@ CONFIGURABLE_WIDTHS = (*WIDTHS, FLOAT)
 OF_WEIGHTS = ("weight_bits", "weight_scale", "weight_observer", "per_channel")
 OF_ACTIVATIONS = ("activation_bits", "activation_scale", "activation_observer", "asymmetric")
 OF_BOTH = ("rounding", "power_of_two")
+BITS = ("weight_bits", "activation_bits", "first_last_bits", "input_bits")
+FLAGS = ("power_of_two", "asymmetric", "per_channel", "input_signed", "deployable")
 OVERRIDABLE = (*OF_WEIGHTS, *OF_ACTIVATIONS, *OF_BOTH)
 CHOICES: dict[str, tuple[str, ...]] = {
     "weight_scale": get_args(WeightScaleName),
@@ -30,21 +27,6 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "weight_observer": get_args(WeightObserverName),
     "activation_observer": get_args(ActivationObserverName),
 }
-
-
-@dataclass(frozen=True)
-class Conversion:
-    """How a model is converted, apart from the options of its quantizers.
-
-    Args:
-        idle_activation_bits: the least bits of an activation that no layer reads, only a pool or a sum; None:
-            such an activation stays float.
-        absorb_batchnorm: whether a layer folds the BatchNorm after it into its weight before it quantizes the
-            weight, and rounds its bias to the grid of its sums.
-    """
-
-    idle_activation_bits: int | None = None
-    absorb_batchnorm: bool = False
 
 
 @dataclass(frozen=True)
@@ -109,9 +91,9 @@ class Quantization:
     layers: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("weight_bits", "activation_bits", "first_last_bits", "input_bits"):
+        for name in BITS:
             check_bits(name, getattr(self, name), CONFIGURABLE_WIDTHS)
-        for name in ("power_of_two", "asymmetric", "per_channel", "input_signed", "deployable"):
+        for name in FLAGS:
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} must be true or false; got {getattr(self, name)!r}")
         for name, known in CHOICES.items():
@@ -135,9 +117,8 @@ class Quantization:
             raise unknown_name("rounding", self.rounding, ROUNDINGS)
         _try_rounding(self.rounding_function)
         if not isinstance(self.layers, dict) or not all(isinstance(pattern, str) for pattern in self.layers):
-            raise ValueError(
-                f"layers must map globs to overrides, as in {{fc: {{...}}}}; got {self.layers!r}"
-            )
+            rule = "layers must map globs to overrides, as in {fc: {...}}"
+            raise ValueError(f"{rule}; got {self.layers!r}")
         for pattern, override in self.layers.items():
             self._override(pattern, override)
 
@@ -150,11 +131,6 @@ class Quantization:
     def input_options(self) -> tuple[Any, ...]:
         """The options of an input's quantizer; layers that agree in them can share a quantizer."""
         return tuple(getattr(self, name) for name in (*OF_ACTIVATIONS, *OF_BOTH))
-
-    @property
-    def conversion(self) -> Conversion:
-        """What `deployable` changes in the conversion of the model."""
-        return Conversion(idle_activation_bits=8, absorb_batchnorm=True) if self.deployable else Conversion()
 
     def expand_preset(self) -> "Quantization":
         """The same configuration with the options that `deployable` sets, and without `deployable`."""
@@ -174,10 +150,7 @@ class Quantization:
         """The configuration of each layer and activation that `layers` overrides, its preset expanded.
 
         In it `first_last_bits` and `input_bits` follow an overridden `weight_bits` and `activation_bits`.
-
-        Args:
-            layers: names of the convolution and linear layers.
-            activations: names of the quantized activation modules; overrides of weights do not match them.
+        Overrides of weights match `layers` alone.
 
         Raises:
             ValueError: a pattern matches nothing, or only layers that earlier patterns matched.
@@ -196,12 +169,10 @@ class Quantization:
         return resolved
 
     def _check_deployable(self) -> None:
-        for name in ("weight_bits", "activation_bits", "first_last_bits", "input_bits"):
-            if getattr(self, name) > 8:
-                raise ValueError(
-                    f"{name} must be 1 to 8 with deployable, whose sums stay below 2^24; "
-                    f"got {getattr(self, name)}"
-                )
+        for name in BITS:
+            if (bits := getattr(self, name)) > 8:
+                rule = f"{name} must be 1 to 8 with deployable, whose sums stay below 2^24"
+                raise ValueError(f"{rule}; got {bits}")
         if self.weight_scale == "dorefa":
             raise ValueError("weight_scale must be observed or learned with deployable, got 'dorefa'")
         if self.asymmetric:
@@ -209,9 +180,8 @@ class Quantization:
 
     def _override(self, pattern: str, override: Any) -> "Quantization":
         if not isinstance(override, dict):
-            raise ValueError(
-                f"layers[{pattern!r}] must be a mapping like {{weight_bits: 8}}; got {override!r}"
-            )
+            rule = f"layers[{pattern!r}] must be a mapping like {{weight_bits: 8}}"
+            raise ValueError(f"{rule}; got {override!r}")
         for key in override:
             if key not in OVERRIDABLE:
                 raise unknown_name(f"key in layers[{pattern!r}]", key, OVERRIDABLE)
@@ -235,6 +205,5 @@ def _try_rounding(rounding: Callable[[Tensor], Any]) -> None:
         y = error
     if not isinstance(y, Tensor) or (y.shape, y.dtype) != (x.shape, x.dtype):
         name = getattr(rounding, "__name__", rounding)
-        raise ValueError(
-            f"rounding must return a tensor for a tensor, of its shape and dtype; {name} returned {y!r}"
-        )
+        rule = "rounding must return a tensor for a tensor, of its shape and dtype"
+        raise ValueError(f"{rule}; {name} returned {y!r}")

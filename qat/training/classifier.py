@@ -100,21 +100,18 @@ class Classifier(LightningModule):
         shape = tuple(input_shape)
         check_hyperparameters(optimizer, classes, learning_rate, weight_decay, scale_learning_rate, seed)
         if pack and compile:
-            raise ValueError(
-                "pack must be false with compile true: a graph cannot hold packed tensors; choose one"
-            )
+            why = "a graph cannot hold packed tensors; choose one"
+            raise ValueError(f"pack must be false with compile true: {why}")
         Phases(float_epochs, freeze_epoch, freeze_batchnorm_epoch)  # refuses wrong numbers before the work
         plain = {"quantization": plain_types(quantization), "options": dict(options)}
         self.save_hyperparameters(plain | {"input_shape": list(shape), "checkpoint": list(checkpoint)})
         self.training_loss = training_loss(loss, distillation, distillation_weight, teacher is not None)
         self.task_loss, self.seed = LOSSES[loss], seed
-        self._teacher: tuple[
-            LightningModule, ...
-        ] = ()  # in a tuple, so that it is no part of this module's state
+        # In a tuple, so that it is no part of this module's state.
+        self._teacher: tuple[LightningModule, ...] = ()
         self._started = start is None
-        self.model = quantize(
-            build_network(name, shape, classes, options), quantization, torch.zeros(2, *shape)
-        )
+        network = build_network(name, shape, classes, options)
+        self.model = quantize(network, quantization, torch.zeros(2, *shape))
         checkpoint_blocks(self.model, list(checkpoint))
         self.model.to(memory_format=torch.channels_last)  # convolutions are a fifth faster
         self._compiled = CompiledNetwork(self.model) if compile else None
