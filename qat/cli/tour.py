@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from itertools import groupby
 
 from rich.console import Console
 from rich.padding import Padding
@@ -11,7 +12,7 @@ from rich.text import Text
 from qat.cli.exits import leave
 from qat.cli.parser import OneLineParser
 from qat.tour import CHAPTERS, run_tour, write_page
-from qat.tour.experiment import Chapter, Finished
+from qat.tour.experiment import Finished
 from qat.tour.text import excerpt, readable
 from qat.whole_file import check_folder
 
@@ -29,26 +30,23 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--html", type=str | None, default=None, metavar="FILE", help=HTML_HELP)
     html = parser.parse_args(None if argv is None else list(argv)).html
     console = Console(highlight=False)
-
-    def show(chapter: Chapter, finished: Finished | None) -> None:
-        if finished:
-            _show_experiment(console, finished)
-        else:
-            console.rule(Text(chapter.title, "bold"), align="left", style="dim")
-
+    tour = []
     try:
         if html is not None:
             check_folder(html)  # before the experiments run
-        tour = run_tour(CHAPTERS, show)
+        for chapter, group in groupby(run_tour(CHAPTERS), lambda pair: pair[0]):
+            console.rule(Text(chapter.title, "bold"), align="left", style="dim")
+            for _, finished in group:
+                _show_experiment(console, finished)
+                tour.append((chapter, finished))
         if html is not None:
             console.print(f"written to {write_page(html, tour)}", soft_wrap=True)
     except (ValueError, OSError) as error:
         leave(f"error: html: {error}", 2)
-    results = [finished for _, group in tour for finished in group]
-    wrong = [finished for finished in results if not finished.ok]
+    wrong = [finished for _, finished in tour if not finished.ok]
     for finished in wrong:
         console.print(_mark(console, False), finished.number, finished.experiment.title)
-    console.print(f"{len(results) - len(wrong)} of {len(results)} as expected")
+    console.print(f"{len(tour) - len(wrong)} of {len(tour)} as expected")
     if wrong:
         sys.exit(1)
 

@@ -4,7 +4,7 @@ Nodes and arrows are read from `grad_fn.next_functions`. Hooks on these nodes re
 backward runs, so the graph shows what autograd really did.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -12,11 +12,13 @@ from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import Node
 
-from qat.tour.differences import central_differences, is_close
+from qat.gradients.check.function_at_point import central_differences
 from qat.tour.errors import NO_ERROR, error_of
 from qat.tour.experiment import Measured
-from qat.tour.graph import GraphArrow, GraphNode, NodeKind, TracedGraph
+from qat.tour.graph import GraphArrow, GraphNode, TracedGraph
 from qat.tour.text import short
+
+TOLERANCE = 1e-4  # of gradients in float32, against central differences
 
 
 def leaf(*values: float, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -37,8 +39,7 @@ def differentiate(
     inputs = [x for x in options.values() if isinstance(x, Tensor)]
     y = function(*inputs)
     graph = trace(y.sum(), check=lambda *x: (check or function)(*x).sum(), **options, y=y)
-    values = {"error": graph.error} if graph.error else {"forward": y, "gradient": inputs[0].grad}
-    return Measured(values, [graph])
+    return {"error": graph.error} if graph.error else {"forward": y, "gradient": inputs[0].grad}, [graph]
 
 
 def trace(
@@ -66,12 +67,7 @@ def trace(
     functions = _inputs_first(output.grad_fn, [])
     names = {function: _name(function, tensors) for function in functions}
     error, sent = _run_backward(output, seed, functions)
-    compared: dict[str, Any] = {}
-    if check and not error:
-        leaves = {name: x for name, x in tensors.items() if x.is_leaf}
-        for name, found in central_differences(check, leaves, seed).items():
-            agrees = is_close(tensors[name].grad, found)
-            compared[name] = {"differences": short(found), "agrees": agrees}
+    compared = _differences(check, seed, tensors) if check and not error else {}
     edges = _edges(functions, sent)
     shown_by = _merge_rows(names, edges)
     shown = [function for function in functions if shown_by[function] is function]
@@ -81,7 +77,7 @@ def trace(
         if hasattr(function, "variable"):
             nodes.append(GraphNode(names[function] or "leaf", "input", **compared.get(names[function], {})))
         else:
-            kind: NodeKind = "custom" if isinstance(function, BackwardCFunction) else "operation"
+            kind = "custom" if isinstance(function, BackwardCFunction) else "operation"
             nodes.append(GraphNode(type(function).__name__, kind, count, raises=raises))
     for name, x in tensors.items():
         if name not in names.values() and x is not output:
@@ -97,7 +93,7 @@ def trace(
         arrows = [GraphArrow(n, n + 1, broken=True) for n in range(len(nodes))]
     nodes.append(GraphNode("out" if functions else f"out = {short(output)}", "output"))
     agree = all(one["agrees"] for one in compared.values()) if compared else None
-    return TracedGraph(tuple(nodes), tuple(arrows), caption, differs, error, agree)
+    return TracedGraph(nodes, arrows, caption, differs, error, agree)
 
 
 def _inputs_first(function: Node | None, found: list[Node]) -> list[Node]:
@@ -117,13 +113,35 @@ def _name(function: Node, tensors: dict[str, Tensor]) -> str:
     return ""
 
 
+def _differences(
+    check: Callable[..., Tensor], seed: Tensor, tensors: dict[str, Tensor]
+) -> dict[str, dict[str, Any]]:
+    """By name of a leaf that requires a gradient: the fields of its node."""
+    leaves = {name: x.detach().double() for name, x in tensors.items() if x.is_leaf}
+    learned = [name for name in leaves if tensors[name].requires_grad]
+    places = [[*leaves].index(name) for name in learned]
+    with torch.no_grad():
+        found = central_differences(lambda xs: (check(*xs) * seed).sum(), [*leaves.values()], places)
+    fields = {}
+    for name, difference in zip(learned, found, strict=True):
+        gradient = tensors[name].grad
+        got = torch.zeros_like(difference) if gradient is None else gradient.double()
+        agrees = torch.allclose(got, difference, TOLERANCE, TOLERANCE)
+        fields[name] = {"differences": short(difference), "agrees": agrees}
+    return fields
+
+
 def _run_backward(output: Tensor, seed: Tensor, functions: list[Node]) -> tuple[str, dict[Node, Any]]:
     """The error, or empty, and the gradients that each node passed on; None where it began and raised."""
     sent: dict[Node, list[str] | None] = {}
+
+    def record(function: Node, gradients: Iterable[Tensor | None]) -> None:
+        sent[function] = ["" if g is None else short(g) for g in gradients]
+
     handles = []
     for function in functions:
         handles.append(function.register_prehook(lambda _, f=function: sent.update({f: None})))
-        handles.append(function.register_hook(lambda grads, _, f=function: sent.update({f: _texts(grads)})))
+        handles.append(function.register_hook(lambda gradients, _, f=function: record(f, gradients)))
     error = error_of(lambda: output.backward(seed))
     for handle in handles:
         handle.remove()
@@ -150,10 +168,6 @@ def _merge_rows(names: dict[Node, str], edges: Iterable[tuple[Node, Node]]) -> d
         if same and alone and not names[one]:
             shown_by[one] = shown_by[other]
     return shown_by
-
-
-def _texts(gradients: Sequence[Tensor | None]) -> list[str]:
-    return ["" if g is None else short(g) for g in gradients]
 
 
 def _sum(texts: list[str]) -> str:

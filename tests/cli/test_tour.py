@@ -6,14 +6,14 @@ import pytest
 
 from qat.cli import tour
 from qat.tour import CHAPTERS
-from qat.tour.experiment import Chapter, Experiment, Measured
+from qat.tour.experiment import Chapter, Experiment
 
 COUNT = sum(len(chapter.experiments) for chapter in CHAPTERS)
 
 
 def plant(monkeypatch: pytest.MonkeyPatch, measured: float) -> None:
-    good = Experiment("Good", "It is.", {"value": 1.0}, lambda: Measured({"value": 1.0}))
-    other = Experiment("Planted", "It is.", {"value": 1.0}, lambda: Measured({"value": measured}))
+    good = Experiment(lambda: ({"value": 1.0}, []), "Good", "It is.", {"value": 1.0})
+    other = Experiment(lambda: ({"value": measured}, []), "Planted", "It is.", {"value": 1.0})
     monkeypatch.setattr(tour, "CHAPTERS", (Chapter("One", [good, other]),))
 
 
