@@ -21,12 +21,8 @@ HTML_HELP = "Also write the experiments, with their graphs, as one HTML page."
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the command line; `argv` without the program's name, by default the process's own.
-
-    Raises:
-        SystemExit: 1 where a measured value is not the expected one, 2 on bad input.
-    """
-    parser = OneLineParser(description=DESCRIPTION, allow_abbrev=False)
+    """Run the command line; exit with 1 where a value is not the expected one, with 2 on bad input."""
+    parser = OneLineParser(description=DESCRIPTION)
     parser.add_argument("--html", type=str | None, default=None, metavar="FILE", help=HTML_HELP)
     html = parser.parse_args(None if argv is None else list(argv)).html
     console = Console(highlight=False)
