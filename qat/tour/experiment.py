@@ -17,19 +17,12 @@ MISSING = "(missing)"  # stands for a value that only one side has; it never equ
 
 @dataclass(frozen=True)
 class Experiment:
-    """One experiment.
+    """One experiment: what it shows, and the function that runs it."""
 
-    Attributes:
-        measure: runs the experiment; its values have the names of `expected`.
-        title: what it shows.
-        why: the explanation, in one or two short sentences.
-        expected: values by name, as `agrees` compares them.
-    """
-
-    measure: Callable[[], Measured]
+    measure: Callable[[], Measured]  # its values have the names of `expected`
     title: str
-    why: str
-    expected: dict[str, Any]
+    why: str  # the explanation, in one or two short sentences
+    expected: dict[str, Any]  # values by name, as `agrees` compares them
 
 
 class Chapter(NamedTuple):

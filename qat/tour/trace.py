@@ -65,7 +65,8 @@ def trace(
     # Read the values now: an experiment may change the tensors later.
     values = {name: f"{name} = {short(x)}" for name, x in tensors.items()} | {"": ""}
     functions = _inputs_first(output.grad_fn, [])
-    names = {function: _name(function, tensors) for function in functions}
+    of = {x.grad_fn or x: name for name, x in reversed(tensors.items())}
+    names = {function: of.get(getattr(function, "variable", function), "") for function in functions}
     error, sent = _run_backward(output, seed, functions)
     compared = _differences(check, seed, tensors) if check and not error else {}
     edges = _edges(functions, sent)
@@ -83,8 +84,8 @@ def trace(
         if name not in names.values() and x is not output:
             nodes.append(GraphNode(values[name], "detached", **compared.get(name, {})))
     arrows = [
-        GraphArrow(shown.index(one), shown.index(shown_by[other]), values[names[one]], _sum(texts))
-        for (one, other), texts in edges.items()
+        GraphArrow(shown.index(one), shown.index(shown_by[other]), values[names[one]], gradients)
+        for (one, other), gradients in edges.items()
         if one in shown
     ]
     if functions:
@@ -105,29 +106,21 @@ def _inputs_first(function: Node | None, found: list[Node]) -> list[Node]:
     return found
 
 
-def _name(function: Node, tensors: dict[str, Tensor]) -> str:
-    """The name of the leaf that belongs to a node, or of the tensor that the node computed, or empty."""
-    for name, x in tensors.items():
-        if getattr(function, "variable", None) is x or x.grad_fn is function:
-            return name
-    return ""
-
-
 def _differences(
     check: Callable[..., Tensor], seed: Tensor, tensors: dict[str, Tensor]
 ) -> dict[str, dict[str, Any]]:
     """By name of a leaf that requires a gradient: the fields of its node."""
-    leaves = {name: x.detach().double() for name, x in tensors.items() if x.is_leaf}
-    learned = [name for name in leaves if tensors[name].requires_grad]
-    places = [[*leaves].index(name) for name in learned]
+    leaves = {name: x for name, x in tensors.items() if x.is_leaf}
+    learned = {place: name for place, (name, x) in enumerate(leaves.items()) if x.requires_grad}
+    wide = [x.detach().double() for x in leaves.values()]
     with torch.no_grad():
-        found = central_differences(lambda xs: (check(*xs) * seed).sum(), [*leaves.values()], places)
+        found = central_differences(lambda xs: (check(*xs) * seed).sum(), wide, [*learned])
     fields = {}
-    for name, difference in zip(learned, found, strict=True):
-        gradient = tensors[name].grad
-        got = torch.zeros_like(difference) if gradient is None else gradient.double()
-        agrees = torch.allclose(got, difference, TOLERANCE, TOLERANCE)
-        fields[name] = {"differences": short(difference), "agrees": agrees}
+    for name, expected in zip(learned.values(), found, strict=True):
+        gradient = leaves[name].grad
+        got = torch.zeros_like(expected) if gradient is None else gradient.double()
+        agrees = torch.allclose(got, expected, TOLERANCE, TOLERANCE)
+        fields[name] = {"differences": short(expected), "agrees": agrees}
     return fields
 
 
@@ -148,15 +141,19 @@ def _run_backward(output: Tensor, seed: Tensor, functions: list[Node]) -> tuple[
     return "" if error == NO_ERROR else error, sent
 
 
-def _edges(functions: list[Node], sent: dict[Node, Any]) -> dict[tuple[Node, Node], list[str]]:
-    """From node to node, in the direction of the forward: the gradients that came back."""
+def _edges(functions: list[Node], sent: dict[Node, Any]) -> dict[tuple[Node, Node], str]:
+    """From node to node, in the direction of the forward: the gradients that came back, on all paths."""
     edges: dict[tuple[Node, Node], list[str]] = {}
     for function in functions:
         gradients = sent.get(function) or [""] * len(function.next_functions)
         for (before, _), text in zip(function.next_functions, gradients, strict=True):
             if before is not None:
                 edges.setdefault((before, function), []).append(text)
-    return edges
+    # x * x has two paths
+    return {
+        pair: f"{len(texts)} x {texts[0]}" if len(texts) > 1 == len(set(texts)) else " + ".join(texts)
+        for pair, texts in edges.items()
+    }
 
 
 def _merge_rows(names: dict[Node, str], edges: Iterable[tuple[Node, Node]]) -> dict[Node, Node]:
@@ -168,10 +165,3 @@ def _merge_rows(names: dict[Node, str], edges: Iterable[tuple[Node, Node]]) -> d
         if same and alone and not names[one]:
             shown_by[one] = shown_by[other]
     return shown_by
-
-
-def _sum(texts: list[str]) -> str:
-    """The gradients of all paths from one node to another: x * x has two of them."""
-    if len(texts) > 1 and len(set(texts)) == 1:
-        return f"{len(texts)} x {texts[0]}"
-    return " + ".join(texts)

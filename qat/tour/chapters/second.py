@@ -41,12 +41,9 @@ def once() -> Measured:
 def lost() -> Measured:
     measured, graphs = {}, []
     wrong = "The second derivative is wrong: the branch of (x^2)^2 has left the graph."
-    for name, square, differs in (
-        ("right", Square.apply, ""),
-        ("once_differentiable", SquareOnce.apply, wrong),
-    ):
+    for name, square, differs in ("right", Square, ""), ("once_differentiable", SquareOnce, wrong):
         x = leaf(3.0)
-        first = _gradient(_fourth_power_plus_cube(square), x)
+        first = _gradient(_fourth_power_plus_cube(square.apply), x)
         graphs.append(trace(first, caption=name, check=lambda x: 4 * x**3 + 3 * x**2, differs=differs, x=x))
         measured[name] = x.grad
     return measured, graphs
