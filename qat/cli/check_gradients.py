@@ -1,4 +1,4 @@
-"""The verb `check_gradients`: a table of every gradient, or the check of one user-defined function."""
+"""Check every gradient of the package, or the gradient of one user-defined function."""
 
 import importlib
 import re
@@ -21,15 +21,13 @@ from qat.names import one_line, unknown_name
 from qat.tour.gradient_rows import FORMULAS, ROWS
 
 WIDE = 130  # columns that the table needs to show the formulas of the forward too
-HEADER = ("function", "forward", "gradient", "first", "second", "surrogate", "verdict")
-DESCRIPTION = "Check every gradient of the package, or the gradient of one user-defined function."
 FUNCTION_HELP = "Function class or callable, as in my_module:MyFunction. By default the whole package."
 SHAPE_HELP = "Shape of an input, as in 4,3 or (); repeat it for each input. By default 4,3."
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line; exit with 1 where a gradient is wrong, with 2 on bad input."""
-    parser = OneLineParser(description=DESCRIPTION)
+    parser = OneLineParser(description=__doc__)
     parser.add_argument("function", type=str | None, nargs="?", default=None, help=FUNCTION_HELP)
     parser.add_argument("--shape", type=str, action="append", help=SHAPE_HELP)
     parser.add_function_arguments(check_function, skip={"target", "shapes"})
@@ -53,14 +51,14 @@ def main(argv: Sequence[str] | None = None) -> None:
 def print_table(console: Console, verdicts: Sequence[Verdict]) -> None:
     """One row for each verdict on a function in `ROWS`; the column `forward` only on a wide console."""
     table = Table(box=box.SIMPLE_HEAD)
-    for title in HEADER:
+    for title in ("function", "forward", "gradient", "first", "second", "surrogate", "verdict"):
         table.add_column(title, no_wrap=title != "gradient", overflow="fold")
     for verdict in verdicts:
         cells = [verdict.name, *FORMULAS[verdict.name]]
         cells += [verdict.status("first derivative"), verdict.status("second derivative")]
         cells += ["yes" if verdict.stated else "", "ok" if verdict.ok else "FAILED"]
         table.add_row(*map(Text, cells), style=None if verdict.ok else "red")
-    if console.width < WIDE:
+    if console.width < WIDE:  # the formulas of the gradient need the room
         del table.columns[1]
     console.print(table)
 

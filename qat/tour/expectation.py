@@ -3,8 +3,6 @@
 import math
 from typing import Any
 
-RELATIVE = 1e-6  # float32 keeps seven digits; an expected 0 must be exactly 0
-
 
 def agrees(expected: Any, measured: Any) -> bool:
     """Whether a measured value agrees with the expected one: numbers to six digits, all else exactly.
@@ -20,7 +18,9 @@ def agrees(expected: Any, measured: Any) -> bool:
         case {"at most": limit}, int() | float():
             return bool(measured <= limit)
         case int() | float(), int() | float():
-            return math.isclose(expected, measured, rel_tol=RELATIVE)
+            return math.isclose(
+                expected, measured, rel_tol=1e-6
+            )  # float32 keeps seven digits; 0 must be exactly 0
         case [*parts], [*others] if type(expected) is type(measured):
             return len(parts) == len(others) and all(map(agrees, parts, others))
     return type(expected) is type(measured) and bool(expected == measured)

@@ -19,7 +19,6 @@ from qat.quantizers import DorefaScale, IntGrid, LearnedScale, ObservedScale, Pa
 X = torch.linspace(-2.3, 2.4, 12, dtype=torch.float64).reshape(4, 3)
 Y = X.flip(0) / 3 - 0.2
 BOUNDS = (torch.tensor(-1.25, dtype=torch.float64), torch.tensor(0.75, dtype=torch.float64))
-CLASSES = torch.tensor([0, 2, 1, 1])
 FORMULAS = yaml.safe_load((Path(__file__).parent / "gradient_formulas.yaml").read_text(encoding="utf-8"))
 
 
@@ -96,6 +95,6 @@ ROWS: dict[str, GradientRow] = {
     "Quantizer, PACT": GradientRow(PACT, lambda g, x: g * ((x >= 0) & (x < 1))),
     "Quantizer, DoReFa": GradientRow(DOREFA, _dorefa),
     "huber_loss": GradientRow(huber_loss, inputs=(X, Y)),
-    "cross_entropy": GradientRow(lambda x: cross_entropy(x, CLASSES, label_smoothing=0.1)),
+    "cross_entropy": GradientRow(lambda x: cross_entropy(x, torch.tensor([0, 2, 1, 1]), label_smoothing=0.1)),
     "distillation_loss": GradientRow(lambda x: distillation_loss(x, Y, "kl", temperature=2.0)),
 }

@@ -18,8 +18,6 @@ from qat.tour.experiment import Measured
 from qat.tour.graph import GraphArrow, GraphNode, TracedGraph
 from qat.tour.text import short
 
-TOLERANCE = 1e-4  # of gradients in float32, against central differences
-
 
 def leaf(*values: float, dtype: torch.dtype = torch.float32) -> Tensor:
     """A leaf tensor of these values that requires a gradient."""
@@ -65,8 +63,8 @@ def trace(
     # Read the values now: an experiment may change the tensors later.
     values = {name: f"{name} = {short(x)}" for name, x in tensors.items()} | {"": ""}
     functions = _inputs_first(output.grad_fn, [])
-    of = {x.grad_fn or x: name for name, x in reversed(tensors.items())}
-    names = {function: of.get(getattr(function, "variable", function), "") for function in functions}
+    name_of = {x.grad_fn or x: name for name, x in reversed(tensors.items())}
+    names = {function: name_of.get(getattr(function, "variable", function), "") for function in functions}
     error, sent = _run_backward(output, seed, functions)
     compared = _differences(check, seed, tensors) if check and not error else {}
     edges = _edges(functions, sent)
@@ -119,7 +117,7 @@ def _differences(
     for name, expected in zip(learned.values(), found, strict=True):
         gradient = leaves[name].grad
         got = torch.zeros_like(expected) if gradient is None else gradient.double()
-        agrees = torch.allclose(got, expected, TOLERANCE, TOLERANCE)
+        agrees = torch.allclose(got, expected, rtol=1e-4, atol=1e-4)  # most gradients are float32
         fields[name] = {"differences": short(expected), "agrees": agrees}
     return fields
 

@@ -2,11 +2,10 @@
 
 import re
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 
-from qat.tour import CHAPTERS, html_page, run_tour, write_page
+from qat.tour import CHAPTERS, html_page, run_tour
 from qat.tour.experiment import Chapter, Experiment, Finished, Measured
 
 EMPTY = {"meta"}
@@ -76,35 +75,3 @@ def test_a_cross_shows_in_the_page() -> None:
     assert "0 of 1 as expected" in page
     assert "A &lt;planted&gt; one" in page
     assert "\N{BALLOT X}" in page
-
-
-@pytest.mark.parametrize(
-    ("name", "why"),
-    [
-        ("", "must be a file"),
-        ("gone/tour.html", "folder that exists"),
-        ("file/tour.html", "folder that exists"),
-    ],
-)
-def test_a_path_that_cannot_be_written(name: str, why: str, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match=why):
-        write_page(tmp_path / name, [])
-
-
-def test_write_replaces_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "tour.html"
-    path.write_text("before")
-
-    def full(self: Path, target: Path) -> Path:
-        raise OSError("disk full")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "replace", full)
-        with pytest.raises(OSError, match="disk full"):
-            write_page(path, [])
-    assert path.read_text() == "before"
-    assert list(tmp_path.iterdir()) == [path]
-    write_page(path, [])
-    assert "0 of 0" in path.read_text(encoding="utf-8")
-    assert list(tmp_path.iterdir()) == [path]

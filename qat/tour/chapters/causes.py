@@ -5,7 +5,6 @@ import torch
 from qat.tour.chapters.need import through_numpy
 from qat.tour.experiment import Measured
 from qat.tour.functions import RecomputeWithoutGrad, Square, SquareOnce
-from qat.tour.graph import TracedGraph
 from qat.tour.trace import differentiate, leaf
 
 
@@ -18,7 +17,6 @@ def causes() -> Measured:
         )[0],
         "requires_grad forgotten": lambda x: Square.apply(x.detach()),
     }
-    graphs: list[TracedGraph] = []
-    for cause, function in functions.items():
-        graphs += differentiate(function, caption=cause, x=leaf(4.0))[1]
+    traced = [differentiate(function, caption=cause, x=leaf(4.0)) for cause, function in functions.items()]
+    graphs = [graph for _, (graph,) in traced]
     return {graph.caption: graph.error for graph in graphs}, graphs

@@ -42,10 +42,9 @@ def _measure(name: str, call: Callable[[nn.Module, Tensor], Tensor]) -> Measured
     model.block.runs = 0
     x.requires_grad_()
     (gradient,) = torch.autograd.grad(model(x).sum(), x)
-    runs = model.block.runs
+    values = {"kept for the backward": f"{total / 2**20:.1f} MB", "runs of the block": model.block.runs}
     (plain,) = torch.autograd.grad(EightTanh()(x).sum(), x)
     _, graphs = differentiate(model, EightTanh(), caption=name, x=leaf(-1.0, 0.0, 2.0))
-    values = {"kept for the backward": f"{total / 2**20:.1f} MB", "runs of the block": runs}
     return values | {"largest difference": (gradient - plain).abs().max()}, graphs
 
 
