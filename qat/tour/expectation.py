@@ -18,9 +18,7 @@ def agrees(expected: Any, measured: Any) -> bool:
         case {"at most": limit}, int() | float():
             return bool(measured <= limit)
         case int() | float(), int() | float():
-            return math.isclose(
-                expected, measured, rel_tol=1e-6
-            )  # float32 keeps seven digits; 0 must be exactly 0
+            return math.isclose(expected, measured, rel_tol=1e-6)  # of float32; 0 must be exactly 0
         case [*parts], [*others] if type(expected) is type(measured):
             return len(parts) == len(others) and all(map(agrees, parts, others))
     return type(expected) is type(measured) and bool(expected == measured)
