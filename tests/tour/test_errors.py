@@ -21,9 +21,10 @@ def test_the_warning_and_the_error_behind_it() -> None:
 def test_other_warnings_are_passed_on() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("always")
-        with pytest.warns(UserWarning, match="other"):
+        with pytest.warns(UserWarning, match="other") as passed_on:
             both = warning_and_error_of(lambda: warnings.warn("other one", UserWarning, stacklevel=1), "this")
     assert both == ("no error", "no error")
+    assert len(passed_on) == 2
 
 
 def test_error_of_without_an_error() -> None:
