@@ -23,7 +23,7 @@ from qat.tour import ROWS
 WIDE = 130  # columns that the table needs to show the formulas of the forward too
 HEADER = ("function", "forward", "gradient", "first", "second", "surrogate", "verdict")
 DESCRIPTION = "Check every gradient of the package, or the gradient of one user-defined function."
-FUNCTION_HELP = "Function class or callable, as in my_module:MyFunction. By default the whole package."
+FUNCTION_HELP = "autograd Function or callable, as in my_module:MyFunction; by default all functions of qat."
 SHAPE_HELP = "Shape of an input, as in 4,3 or (); repeat it for each input. By default 4,3."
 
 
@@ -85,8 +85,8 @@ def check_function(
         low: Lower bound of the inputs.
         high: Upper bound of the inputs.
         seed: Seed of the random inputs.
-        surrogate: Gradient to compare with, where it is not the derivative: a function (g, *inputs) that
-            returns one gradient for each input, as in my_module:my_gradient.
+        surrogate: Expected gradient, if it is not the derivative: a function (g, *inputs) that returns one
+            gradient for each input, as in my_module:my_gradient.
 
     Raises:
         ValueError: a function is not found, a shape is not valid, or low is not less than high.

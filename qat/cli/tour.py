@@ -15,8 +15,8 @@ from qat.tour.experiment import Chapter, Finished
 from qat.tour.text import excerpt, readable
 from qat.whole_file import check_folder
 
-DESCRIPTION = "Run experiments on custom gradients and compare what they measure with what is expected."
-HTML_HELP = "Also write the experiments, with their graphs, as one HTML page."
+DESCRIPTION = "Run experiments on custom gradients, and compare the measured values with the expected ones."
+HTML_HELP = "Also write the experiments and their autograd graphs to this HTML page."
 
 
 def main(argv: Sequence[str] | None = None) -> None:
