@@ -9,10 +9,10 @@ VERBS = {
     "train": "Train (fit), validate or test a CNN with quantization.",
     "compare": "Train a network in several setups and write a report.",
     "memory": "Measure how much memory training a network needs.",
-    "benchmark": "Compare the speed of QAT, float training and other frameworks.",
+    "benchmark": "Compare the speed of QAT, float and other frameworks.",
     "export": "Export a trained run as ONNX, npz or C, and verify the file.",
-    "check_gradients": "Check all gradients, or the gradient of a user-defined function.",
-    "tour": "Run experiments on custom gradients: expected and measured values.",
+    "check_gradients": "Check all gradients, or one user-defined function.",
+    "tour": "Run experiments on custom gradients.",
 }
 
 
