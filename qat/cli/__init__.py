@@ -7,12 +7,12 @@ from importlib import import_module
 
 VERBS = {
     "train": "Train (fit), validate or test a CNN with quantization.",
-    "compare": "Train one network in several setups and report on them.",
-    "memory": "Measure what training a network keeps in memory.",
-    "benchmark": "Time QAT beside float training and other frameworks.",
+    "compare": "Train a network in several setups and write a report.",
+    "memory": "Measure how much memory training a network needs.",
+    "benchmark": "Compare the speed of QAT, float and other frameworks.",
     "export": "Export a trained run as ONNX, npz or C, and verify the file.",
-    "check_gradients": "Check all gradients, or that of a user-defined function.",
-    "tour": "Show custom gradients in experiments: expected and measured.",
+    "check_gradients": "Check all gradients, or one user-defined function.",
+    "tour": "Run experiments on custom gradients.",
 }
 
 

@@ -69,13 +69,13 @@ def _compile(device: str) -> str:
 
 def _parser() -> OneLineParser:
     parser = OneLineParser(
-        description="Time quantization beside float training, other frameworks, and the least it can cost.",
+        description="Compare the speed of quantization with float training and other frameworks.",
         allow_abbrev=False,
     )
     for name, part in PARTS.items():
-        default = "; by default" if name in DEFAULT_PARTS else ""
+        default = " (runs by default)" if name in DEFAULT_PARTS else ""
         parser.add_argument(f"--{name}", action="store_true", help=f"Run this part{default}: {part.__doc__}")
     add_options(parser, SpeedOptions)
-    text = "Folder in which each part leaves a JSON file, and its tables in Markdown."
+    text = "Folder for the JSON file and the Markdown tables of each part."
     parser.add_argument("--out", type=str, default="runs/benchmark", help=text)
     return parser

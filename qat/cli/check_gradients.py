@@ -21,7 +21,7 @@ from qat.names import one_line, unknown_name
 from qat.tour.gradient_rows import FORMULAS, ROWS
 
 WIDE = 130  # columns that the table needs to show the formulas of the forward too
-FUNCTION_HELP = "Function class or callable, as in my_module:MyFunction. By default the whole package."
+FUNCTION_HELP = "autograd Function or callable, as in my_module:MyFunction; by default all functions of qat."
 SHAPE_HELP = "Shape of an input, as in 4,3 or (); repeat it for each input. By default 4,3."
 
 
@@ -79,8 +79,11 @@ def check_function(
         low: Lower bound of the inputs.
         high: Upper bound of the inputs.
         seed: Seed of the random inputs.
-        surrogate: Gradient to compare with, where it is not the derivative: a function (g, *inputs) that
-            returns one gradient for each input, as in my_module:my_gradient.
+        surrogate: Expected gradient, if it is not the derivative: a function (g, *inputs) that returns one
+            gradient for each input, as in my_module:my_gradient.
+
+    Raises:
+        ValueError: a function is not found, a shape is not valid, or low is not less than high.
     """
     if not low < high:
         raise ValueError(f"low must be < high, got {low} and {high}")

@@ -21,7 +21,7 @@ from qat.training.health import Health
 from qat.training.saving import Best, Last
 
 SUBCOMMANDS = {
-    "fit": "Train a network, or go on with a run that was stopped.",
+    "fit": "Train a network, or continue a run that was stopped.",
     "validate": "Evaluate a .ckpt file on the validation images.",
     "test": "Evaluate a .ckpt file on the test images.",
 }
@@ -62,9 +62,9 @@ class TrainCLI(LightningCLI):
             getattr(self.trainer, self.name)(self.model, self.datamodule)
 
     def add_default_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        seed = "Decides all random numbers of the run: 0 to 2^32 - 1."
+        seed = "Random seed of the run, 0 to 2^32 - 1."
         parser.add_argument("--seed_everything", type=int, default=0, help=seed)
-        ckpt = "The .ckpt file of the run to " + ("go on with." if self.name == "fit" else "evaluate.")
+        ckpt = "The .ckpt file of the run to " + ("continue." if self.name == "fit" else "evaluate.")
         parser.add_argument("--ckpt_path", type=str | None, default=None, help=ckpt)
 
     def add_core_arguments_to_parser(self, parser: LightningArgumentParser) -> None:

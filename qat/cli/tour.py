@@ -17,7 +17,7 @@ from qat.tour.experiment import Finished
 from qat.tour.text import excerpt, readable
 from qat.whole_file import check_folder, write_whole
 
-HTML_HELP = "Also write the experiments, with their graphs, as one HTML page."
+HTML_HELP = "Also write the experiments and their autograd graphs to this HTML page."
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -23,11 +23,13 @@ class ImageData(LightningDataModule):
     Args:
         name: mnist5k (4,000 + 1,000 images, no download), mnist, cifar10, or folder: `train/` and `test/` in
             the data root, each with one folder of images per class.
-        data_root: the folder of the data; None: the environment variable QAT_DATA, or `data`.
-        batch_size: images in a batch, for each process.
-        augment: shift training images by up to 4 pixels, and mirror half of them if they are in colour.
+        data_root: the folder of the data; by default the environment variable QAT_DATA, or `data`.
+        batch_size: images per batch and process.
+        augment: shift training images at random by up to 4 pixels, and mirror half of them if they are in
+            colour.
         seed: decides the order and the augmentation of each epoch, 0 to 2^32 - 1.
-        val_fraction: the share of each class that is kept for validation, between 0 and 1.
+        val_fraction: the fraction of the training images of each class that is used for validation, between 0
+            and 1.
 
     Raises:
         ValueError: an argument is out of range; the data is missing, damaged or cannot be downloaded.

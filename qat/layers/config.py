@@ -35,37 +35,37 @@ class Quantization:
 
     Args:
         weight_bits: bits of weights; 1 to 8, 16, or 32 for float.
-        activation_bits: bits of the inputs of convolution and linear layers; the same widths.
+        activation_bits: bits of the inputs of convolution and linear layers; the same values are possible.
         first_last_bits: bits of the weights of the first and the last layer.
         input_bits: bits of the network's input.
         rounding: `zero` (the true gradient), `ste` (straight-through), `ewgs`, `soft`, `stochastic`, or a
             user-defined function.
-        weight_scale: how the scale of a weight is found: `observed` from the weight as it is, `learned` by
-            gradient descent (LSQ), or `dorefa`, which transforms the weight by tanh first. A learned scale
-            starts with about 49 of 8 bits' 255 codes in use: keep 8-bit layers `observed`, by name under
-            `layers`.
+        weight_scale: how the scale of a weight is found: `observed` from the current weight, `learned` by
+            gradient descent (LSQ), or `dorefa`, which first transforms the weight by tanh. With its initial
+            value, a learned 8-bit scale uses only about 49 of 255 codes: set 8-bit layers to `observed`
+            under `layers`.
         activation_scale: how the scale of an activation is found: `observed`, a moving average; `learned`
-            (LSQ); or `pact`, a learned upper end. PACT needs an unsigned activation: where an activation may
+            (LSQ); or `pact`, a learned upper limit. PACT needs an unsigned activation: if an activation may
             be negative (the network's input with `input_signed`, a linear bottleneck, after SiLU), the scale
             is `learned` instead.
         weight_observer: the statistic of an observed scale: `max`, `percentile` (99.9), or `mse`, the least
-            squared error. With any other scale it must be `max`.
-        activation_observer: the same for activations, averaged over the batches: `ema` (of the largest
-            magnitude), `percentile`, `mse`. With a scale that is not observed it must be `ema`.
+            squared error. If the scale is not observed, it must be `max`.
+        activation_observer: the same for activations, as a moving average over batches: `ema` (of the largest
+            magnitude), `percentile` or `mse`. If the scale is not observed, it must be `ema`.
         power_of_two: whether all scales are powers of two.
-        asymmetric: whether activations that may be negative lie on an unsigned grid with a zero point; their
-            scale must be observed, by `ema`.
+        asymmetric: whether activations that may be negative use an unsigned grid with a zero point. This
+            needs `activation_scale: observed` and `activation_observer: ema`.
         per_channel: whether each output channel of a weight has its own scale, instead of one for the weight.
         input_signed: whether the network's input may be negative; images in [0, 1] are not.
-        deployable: a preset with which integers reproduce the model bit for bit in eval mode: all scales are
-            powers of two (those of weights have the least squared error where `weight_observer` is `max`),
-            each BatchNorm is folded into the layer before it ahead of the weight's quantizer, biases lie on
-            the grid of their layer's sums, and activations that only a pool or a sum reads get at least 8
-            bits. It needs 1 to 8 bits, Conv2d and Linear layers, and scales that are observed, learned or
-            `pact`; see docs/export.md.
+        deployable: a preset with which integer arithmetic reproduces the model bit for bit in eval mode. All
+            scales are powers of two (for weights, the one of least squared error if `weight_observer` is
+            `max`). Each BatchNorm is folded into the layer before it, before the weight is quantized. Biases
+            are rounded to the unit of the layer's sums. Activations that are read only by a pool or a sum
+            have at least 8 bits. It needs 1 to 8 bits, Conv2d and Linear layers, and scales that are
+            observed, learned or `pact`; see docs/export.md.
         layers: overrides by layer, `{glob over module names: {argument: value}}`, for `weight_bits`,
             `activation_bits`, `rounding`, `per_channel`, `power_of_two`, `asymmetric`, and the scales and
-            observers. The first glob that matches a layer wins, so put narrower globs first.
+            observers. The first glob that matches a layer is used, so put more specific globs first.
 
     Raises:
         ValueError: bits that are not one of these integers, a flag that is not true or false, an unknown

@@ -24,8 +24,8 @@ class StudyOptions:
 
     Args:
         rounds: Training steps of each mode, at least 3; the first is not timed.
-        depth: Also count the saved bytes of stacks of so many residual blocks, as in 8 16 32.
-        budget: Also find the largest batch of each mode that fits into so much memory, as in 2GB.
+        depth: Also count the saved bytes of networks with these numbers of residual blocks, as in 8 16 32.
+        budget: Also find the largest batch of each mode that fits into this amount of memory, as in 2GB.
 
     Raises:
         ValueError: an argument is out of its range.

@@ -34,14 +34,14 @@ class SpeedOptions:
     """What the benchmark measures.
 
     Args:
-        size: Shape of the tensor of the part ops: N C H W.
-        sizes: Numbers of elements of the tensors of the part scaling.
-        models: Any of small_cnn, resnet8, resnet20; the parts profile and startup take the last.
+        size: Shape of the tensor in the part ops: N C H W.
+        sizes: Numbers of elements of the tensors in the part scaling.
+        models: Any of small_cnn, resnet8, resnet20; the parts profile and startup use only the last one.
         batch_size: Images in a step.
         rounds: Rounds, each of which runs every candidate once.
-        only: Globs over the names of the candidates of the parts ops and steps.
-        device: Where everything runs.
-        threads: Threads of the processor; by default torch decides.
+        only: Glob patterns of the candidates to time in the parts ops and steps.
+        device: Device on which everything runs.
+        threads: Number of CPU threads; by default torch decides.
 
     Raises:
         ValueError: an argument is out of its range.
@@ -103,7 +103,7 @@ def run_ops(options: SpeedOptions) -> PartResult:
 
 
 def run_scaling(options: SpeedOptions) -> PartResult:
-    """The cost against the size of the tensor."""
+    """Time of a fake-quantizer against the size of the tensor."""
     timings: dict[int, list[Timing]] = {}
     for size in sorted(options.sizes):
         missing = ops.too_large(size, options.device)
@@ -122,7 +122,7 @@ def run_steps(options: SpeedOptions) -> PartResult:
 
 
 def run_profile(options: SpeedOptions) -> PartResult:
-    """Where the time of a step goes."""
+    """Profile of a training step."""
     model, shares = options.models[-1], {}
     modes = (FLOAT, QAT, QAT_LEARNED)
     with announced("profile", len(modes)) as announce:
@@ -136,7 +136,7 @@ def run_profile(options: SpeedOptions) -> PartResult:
 
 
 def run_startup(options: SpeedOptions) -> PartResult:
-    """What the first use in a process costs."""
+    """Time of the first use in a process, including compilation."""
     model, batch = options.models[-1], options.batch_size
     with announced("startup", len(startup.STARTUP_MODES) * len(startup.CACHES)) as announce:
         rows = startup.measure_startup(options.workload(model), announce)

@@ -24,13 +24,14 @@ class Workload:
     """One network that trains on random images, with 8 bits at its input and in its first and last layer.
 
     Args:
-        model: lenet, small_cnn, resnet8, resnet20, resnet56, or the import path of a class or function.
+        model: lenet, small_cnn, resnet8, resnet20, resnet56, or the import path of a user-defined network,
+            such as my_module.MyNet.
         image: Channels, height and width of an image.
         batch: Images in a step, at least 2.
         bits: Bit-width of weights and activations: 1 to 8, or 16.
-        scale: Where the scales of weights and activations come from.
-        checkpoint: Globs over the names of the blocks to recompute; by default stem and blocks.*.
-        device: Where the network trains.
+        scale: How the scales of weights and activations are found: observed, or learned by gradient descent.
+        checkpoint: Glob patterns of the names of the blocks to recompute; by default stem and blocks.*.
+        device: Device on which the network is trained.
 
     Raises:
         ValueError: an argument is out of its range, or the device does not exist.
