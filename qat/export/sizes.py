@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 import onnx
 from torch import Tensor, nn
 
-from qat.export.c import c_source
-from qat.export.integers import IntegerModel, npz_bytes
-from qat.export.onnx import onnx_bytes
+from qat.export.c.source import c_source
+from qat.export.integers.model import IntegerModel
+from qat.export.integers.npz import npz_bytes
+from qat.export.onnx.export import onnx_bytes
 from qat.layers import Quantization, quantize
 from qat.layers.trace import CONV_AND_LINEAR
 
@@ -64,11 +65,8 @@ def sizes_by_width(
 ) -> dict[str, Sizes]:
     """The sizes of a network in float and at several bit-widths, in each format, by "<width> <format>".
 
-    Args:
-        build: returns the float network. Its weights may be random, because they do not change the sizes.
-        config: the configuration, except for `weight_bits`, `activation_bits` and `layers`.
-        example: `(N, C, H, W)`, at least two images.
-        widths: bits of weights and activations.
+    `build` returns the float network, whose weights may be random. The widths take the place of the
+    configuration's `weight_bits`, `activation_bits` and `layers`. `example` has at least two images.
 
     Raises:
         ValueError: the network has no form in integers.

@@ -3,24 +3,18 @@
 from dataclasses import dataclass
 from math import prod
 
-from qat.export.integers import Step
+from qat.export.integers.program import Step
 
 STORING = ("rescale", "max_pool")  # the steps that store codes; sums are computed where they are rescaled
 
 
 @dataclass(frozen=True)
 class Place:
-    """The place of one step's codes.
+    """The place of one step's codes."""
 
-    Args:
-        start: the first byte in the arena; 0 if `is_wide`.
-        bytes: number of bytes.
-        is_wide: whether the codes are 32-bit integers in an array of their own.
-    """
-
-    start: int
+    start: int  # the first byte in the arena; 0 if `is_wide`
     bytes: int
-    is_wide: bool
+    is_wide: bool  # whether the codes are 32-bit integers in a separate array
 
 
 def plan_memory(steps: list[Step]) -> tuple[dict[int, Place], int]:

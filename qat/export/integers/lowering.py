@@ -57,28 +57,29 @@ class _Lowering:
 
     def run(self, graph: fx.Graph) -> Program:
         for node in graph.nodes:
+            x = next((self.values[read] for read in node.all_input_nodes), None)
             if node.op == "placeholder":
                 self.values[node] = None
             elif node.op == "output":
                 self._output(node.args[0])
             elif node.op == "call_module":
                 module = self.model.get_submodule(node.target)
-                self.values[node] = self.rules.module(node.target, module, self._input(node))
+                self.values[node] = self.rules.module(node.target, module, x)
             else:
-                self.values[node] = self._function(node)
+                self.values[node] = self._function(node, x)
         return self.program
 
-    def _function(self, node: fx.Node) -> Value | None:
-        layer, name = _layer_of(node), getattr(node.target, "__name__", str(node.target))
+    def _function(self, node: fx.Node, x: Value | None) -> Value | None:
+        layer, name = layer_of_call(node), getattr(node.target, "__name__", str(node.target))
         if name in ("add", "iadd", "add_"):
             return self._add(layer, node)
         if name == "flatten":
-            return self.rules.flatten(layer, self._input(node))
+            return self.rules.flatten(layer, x)
         if name in ("relu", "relu_"):
-            return as_sum(known(layer, self._input(node))).clamped(0.0, math.inf)
+            return as_sum(known(layer, x)).clamped(0.0, math.inf)
         if name == "adaptive_avg_pool2d" and len(node.args) == 2:
             size: Any = node.args[1]
-            return self.rules.average(layer, nn.AdaptiveAvgPool2d(size), self._input(node))
+            return self.rules.average(layer, nn.AdaptiveAvgPool2d(size), x)
         raise unsupported(layer, name)
 
     def _add(self, layer: str, node: fx.Node) -> Sum:
@@ -95,14 +96,10 @@ class _Lowering:
             raise unsupported("the output", f"logits of shape {value.shape}")
         self.rules.rescaling.output(value)
 
-    def _input(self, node: fx.Node) -> Value | None:
-        (first, *_) = node.args
-        assert isinstance(first, fx.Node)
-        return self.values[first]
 
-
-def _layer_of(node: fx.Node) -> str:
+def layer_of_call(node: fx.Node) -> str:
     """The module whose forward calls a function."""
+    # No public function says it; `tests/export/test_torch_metadata.py` checks the key.
     stack = node.meta.get("nn_module_stack") or {}
     path = next(reversed(stack.values()))[0] if stack else ""
     return path or "the model itself"

@@ -86,8 +86,7 @@ class IntegerModel:
 
     def __call__(self, codes: IntArray) -> IntArray:
         """Logits in units of `program.output_scale`. Shape: `(N, C, H, W)` -> `(N, classes)`."""
-        parts = [values[-1] for values in self._run(codes)]
-        return np.concatenate(parts).reshape(len(codes), -1)
+        return integer_logits(self._steps, self._arrays, codes, "integers")
 
     def predict(self, images: Tensor) -> IntArray:
         """The class of each image: the first with the largest logit. Shape: `(N, C, H, W)` -> `(N,)`."""
@@ -100,7 +99,8 @@ class IntegerModel:
         parts = []
         numbers = {step.layer: n for n, step in enumerate(self.program.steps) if step.op in GRID_STEPS}
         starts = range(0, len(images), BATCH)
-        for start, values in zip(starts, self._run(self.codes(images)), strict=True):
+        batches = run_in_batches(self._steps, self._arrays, self.codes(images), "integers")
+        for start, values in zip(starts, batches, strict=True):
             parts.append(values[-1])
             for call in codes_of_trained(self.model, (images[start : start + BATCH],)):
                 if call.name not in numbers:  # no other layer reads its output
@@ -111,8 +111,13 @@ class IntegerModel:
         logits = np.concatenate(parts).reshape(len(images), -1)
         return IntegerAgreement(agree(trained, logits * self.program.output_scale), logits, codes)
 
-    def _run(self, codes: IntArray) -> Iterator[list[Any]]:
-        return run_in_batches(self._steps, self._arrays, codes, "integers")
+
+def integer_logits(
+    steps: list[dict[str, Any]], arrays: dict[str, Any], codes: IntArray, description: str
+) -> IntArray:
+    """The logits of steps in the form that `reader.py` runs. Shape: `(N, C, H, W)` -> `(N, classes)`."""
+    parts = [values[-1] for values in run_in_batches(steps, arrays, codes, description)]
+    return np.concatenate(parts).reshape(len(codes), -1)
 
 
 def run_in_batches(

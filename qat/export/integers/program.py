@@ -16,23 +16,14 @@ IntArray = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Step:
-    """One step; the keys of `settings` and `arrays` are those that `reader.py` reads.
+    """One step; the keys of `settings` and `arrays` are those that `reader.py` reads."""
 
-    Args:
-        op: `input`, `conv`, `max_pool`, `sum_pool`, `flatten` or `rescale`.
-        layer: the module that the step comes from; for a rescaling, the quantizer.
-        inputs: the steps whose integers it takes.
-        shape: shape of its output for one image.
-        settings: numbers and lists of numbers.
-        arrays: arrays in the order in which the reader takes them.
-    """
-
-    op: str
-    layer: str
-    inputs: tuple[int, ...]
-    shape: Shape
-    settings: dict[str, Any] = field(default_factory=dict)
-    arrays: dict[str, IntArray] = field(default_factory=dict)
+    op: str  # input, conv, max_pool, sum_pool, flatten or rescale
+    layer: str  # the module that the step comes from; for a rescaling, the quantizer
+    inputs: tuple[int, ...]  # the steps whose integers it takes
+    shape: Shape  # of its output for one image
+    settings: dict[str, Any] = field(default_factory=dict)  # numbers and lists of numbers
+    arrays: dict[str, IntArray] = field(default_factory=dict)  # in the order in which the reader takes them
 
     @property
     def packed_weight(self) -> bytes:

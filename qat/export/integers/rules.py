@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from torch import nn
@@ -13,9 +13,7 @@ from qat.export.integers.rescaling import Rescaling
 from qat.export.integers.values import QuantizedTensor, Shape, Sum, SumTerm, Value, as_sum
 from qat.export.integers.windows import largest_sums, output_shape, pool_settings
 from qat.layers.activation import QuantHardtanh, QuantReLU, QuantReLU6
-from qat.layers.conv import QuantConv2d
 from qat.layers.deployable import FOLDED
-from qat.layers.linear import QuantLinear
 from qat.quantizers import Quantizer
 
 PASSED = (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, *FOLDED.values())
@@ -30,11 +28,7 @@ class Rules:
     """Rules that append the steps of a layer to a program and return its output.
 
     A rule takes the layer's name, its module and its input. None stands for the network's input before it is
-    quantized.
-
-    Args:
-        program: the program that steps are appended to.
-        shape: `(C, H, W)` of one image.
+    quantized. `shape` is `(C, H, W)` of one image.
     """
 
     def __init__(self, program: Program, shape: Shape) -> None:
@@ -44,8 +38,7 @@ class Rules:
     def module(self, layer: str, module: nn.Module, x: Value | None) -> Value | None:
         """The output of a module; an error if the module has no form in integers."""
         rules: list[tuple[Any, Callable[[str, Any, Value | None], Value | None]]] = [
-            ((QuantConv2d, QuantLinear), self._product),
-            ((nn.Conv2d, nn.Linear), lambda layer, module, x: _refuse_float_weight(layer)),
+            ((nn.Conv2d, nn.Linear), self._product),
             (PASSED, lambda layer, module, x: x),
             ((nn.BatchNorm1d, nn.BatchNorm2d), self._batchnorm),
             ((nn.ReLU, nn.ReLU6, nn.Hardtanh), self._activation),
@@ -96,14 +89,14 @@ class Rules:
 
     def _product(self, layer: str, module: Any, x: Value | None) -> Sum:
         """A convolution or a linear layer: sums of products of codes."""
+        quantizer = getattr(module, "weight_quantizer", None)
+        if not isinstance(quantizer, Quantizer):
+            raise ValueError(f"{layer}: integers need weights on a grid, but its weight has 32 bits")
         if isinstance(module.input_quantizer, Quantizer):
             x = self.rescaling.quantize(module.input_quantizer, x, layer + ".input_quantizer")
         if not isinstance(x, QuantizedTensor):
             raise ValueError(f"{layer}: integers need its input on a grid, but it has 32 bits")
         settings = _product_settings(layer, module, x)
-        quantizer = module.weight_quantizer
-        if not isinstance(quantizer, Quantizer):
-            _refuse_float_weight(layer)
         weight = quantizer.codes(module.effective_weight).numpy().astype(np.int64)
         weight = weight.reshape(*weight.shape, *(1,) * (4 - weight.ndim))
         outputs, _, *kernel = weight.shape
@@ -171,7 +164,3 @@ def _product_settings(layer: str, module: Any, x: QuantizedTensor) -> dict[str, 
         raise unsupported(layer, f"padding {mode if mode != 'zeros' else module.padding}")
     settings = {name: list(getattr(module, name)) for name in ("stride", "padding", "dilation")}
     return settings | {"groups": module.groups}
-
-
-def _refuse_float_weight(layer: str) -> NoReturn:
-    raise ValueError(f"{layer}: integers need weights on a grid, but its weight has 32 bits")
