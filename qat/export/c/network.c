@@ -45,7 +45,7 @@ static const uint8_t *input_codes;
 {% for slot, length in rows %}
 static int8_t row${slot}[${length}];
 {% endfor %}
-{% for number, size in wide %}
+{% for number, size in wide.items() %}
 static int32_t wide${number}[${size}];
 {% endfor %}
 {#- The element of a step's array that belongs to channel c, row y and column x. #}
@@ -159,7 +159,7 @@ ${loops(step)}
 int predict(const uint8_t *input, int32_t *logits) {
   int best = 0;
   input_codes = input;
-{% for number in places %}
+{% for number in (places | list + wide | list) | sort %}
   step${number}();
 {% endfor %}
   step${steps | length - 1}(logits);

@@ -47,8 +47,8 @@ class Network:
 
     def __init__(self, program: Program) -> None:
         self.program, self.steps = program, program.steps
-        self.places, self.arena = plan_memory(self.steps)
-        self.wide = [(number, place.bytes // 4) for number, place in self.places.items() if place.is_wide]
+        self.places, self.wide = plan_memory(self.steps)
+        self.arena = max((place.stop for place in self.places.values()), default=0)
         self.slots, rows = row_slots(self.steps), dict[int, int]()
         for number, slot in self.slots.items():
             rows[slot] = max(prod(self.steps[number].settings["shape"][1:]), rows.get(slot, 0))
@@ -59,7 +59,7 @@ class Network:
         # `code_at` may read one byte behind a weight.
         self.weights = sum(len(step.packed_weight) + 1 for step in self.steps if step.op == "conv")
         self.flash = self.weights + sum(c.bytes for constants in self.constants.values() for c in constants)
-        self.ram = self.arena + 4 * sum(size for _, size in self.wide) + sum(rows.values())
+        self.ram = self.arena + 4 * sum(self.wide.values()) + sum(rows.values())
 
     def _stored_codes(self) -> dict[int, StoredCodes]:
         found: dict[int, StoredCodes] = {}
@@ -71,9 +71,10 @@ class Network:
                 found[n] = StoredCodes("logits", 0, True)
             elif step.op == "flatten":  # it leaves them in place
                 found[n] = found[step.inputs[0]]
+            elif n in self.wide:
+                found[n] = StoredCodes(f"wide{n}", 0, True)
             elif n in self.places:
-                wide, start = self.places[n].is_wide, self.places[n].start
-                found[n] = StoredCodes(f"wide{n}" if wide else f"(arena + {start})", 0 if wide else low, wide)
+                found[n] = StoredCodes(f"(arena + {self.places[n].start})", low, False)
         return found
 
     def _constants(self, number: int) -> list[Constant]:

@@ -42,14 +42,7 @@ class CodeDifference:
 def first_differences(
     model: nn.Module, content: bytes, args: tuple[Tensor, ...], images: NDArray[np.int64]
 ) -> list[CodeDifference]:
-    """The first differing code of each of these images.
-
-    Args:
-        model: the model that was exported.
-        content: the content of the file.
-        args: the arguments for all images.
-        images: indices of the images that differ.
-    """
+    """The first differing code of each image at these indices; `content` is that of the file."""
     found: list[CodeDifference] = []
     names, content = _with_codes_as_outputs(content)
     # The batches are those of the first run, because torch adds in another order if the batch size differs.

@@ -21,11 +21,12 @@ def keep_narrow_codes(graph: onnx.GraphProto) -> None:
     """
     constants = {tensor.name: tensor for tensor in graph.initializer}
     nodes = list(graph.node)
+    moved = {name for node in nodes if node.op_type in MOVED for name in node.output}
     del graph.node[:]
     renamed: dict[str, str] = {}
     for node in nodes:
         lowest = _lowest_value(node, constants)
-        if lowest is not None and node.op_type == "QuantizeLinear" and _is_moved(node.input[0], nodes):
+        if lowest is not None and node.op_type == "QuantizeLinear" and node.input[0] in moved:
             _add_max(graph, node.input[0], f"{node.name}/kept", lowest)
             node.input[0] = f"{node.name}/kept"
         for place, name in enumerate(node.input):
@@ -49,11 +50,6 @@ def _lowest_value(node: onnx.NodeProto, constants: dict[str, onnx.TensorProto]) 
         return None
     zero = int(numpy_helper.to_array(zero_point).astype(np.int64))
     return np.float32((LOWEST_CODE[zero_point.data_type] - zero) * scale)
-
-
-def _is_moved(name: str, nodes: list[onnx.NodeProto]) -> bool:
-    """Whether the operator that gives this tensor is one that the optimizer moves."""
-    return any(node.op_type in MOVED and name in node.output for node in nodes)
 
 
 def _add_max(graph: onnx.GraphProto, source: str, output: str, lowest: np.float32) -> None:

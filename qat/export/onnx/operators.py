@@ -38,10 +38,8 @@ class QuantizeDequantize(nn.Module):
         limits = ml_dtypes.iinfo(self.code_type)
         ends = [float((end - self.zero) * scale) for end in (grid.low, grid.high)]
         self.clip = ends if (limits.min, limits.max) != (grid.low, grid.high) else None
-        self.scale: Tensor
-        self.zero_point: Tensor
-        self.register_buffer("scale", scale.clone())
-        self.register_buffer("zero_point", torch.zeros((), dtype=torch.uint8))  # stands in
+        self.scale: Tensor = nn.Buffer(scale.clone())
+        self.zero_point: Tensor = nn.Buffer(torch.zeros((), dtype=torch.uint8))  # stands in
 
     def forward(self, x: Tensor) -> Tensor:
         if self.clip:
@@ -64,19 +62,13 @@ class StoredWeight(nn.Module):
         self.code_type: CodeType = code_type(quantizer.grid, opset)
         self.codes: NDArray[np.int64] = quantizer.codes(weight).numpy().astype(np.int64)
         self.axis = layer.channel_axis if scale.dim() else None
-        self.scale: Tensor
-        self.placeholder: Tensor
-        self.register_buffer("scale", scale.reshape(-1) if scale.dim() else scale.clone())
-        self.register_buffer("placeholder", torch.zeros(weight.shape, dtype=torch.int8))
+        self.scale: Tensor = nn.Buffer(scale.reshape(-1) if scale.dim() else scale.clone())
+        self.placeholder: Tensor = nn.Buffer(torch.zeros(weight.shape, dtype=torch.int8))
 
     def forward(self, weight: Tensor) -> Tensor:
+        inputs, attrs = (self.placeholder, self.scale), {} if self.axis is None else {"axis": self.axis}
         return ops.symbolic(
-            "DequantizeLinear",
-            (self.placeholder, self.scale),
-            attrs={} if self.axis is None else {"axis": self.axis},
-            dtype=torch.float32,
-            shape=weight.shape,
-            version=21,
+            "DequantizeLinear", inputs, attrs, dtype=torch.float32, shape=weight.shape, version=21
         )
 
     def multiply(self, factor: Tensor) -> None:
