@@ -1,5 +1,7 @@
 """What is required of a model before it is exported."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -59,7 +61,8 @@ def check_ready(model: nn.Module) -> None:
                     "with another rounding"
                 )
     for name, quantizer in activation_quantizers(model).items():
-        if not _batches_seen(quantizer):
+        scale: Any = quantizer.scale.inner if isinstance(quantizer.scale, PowerOfTwo) else quantizer.scale
+        if not scale.batches:
             raise ValueError(
                 f"{layer_of(name)}: the model was never calibrated, its ranges saw no batch; train it, "
                 "load a trained state, or run it on a batch in training mode"
@@ -69,13 +72,6 @@ def check_ready(model: nn.Module) -> None:
                 f"{layer_of(name)}: no format holds activations of 1 signed bit, the grid {{-1, +1}}; give "
                 "it 2 bits, or an input that is never negative"
             )
-
-
-def _batches_seen(quantizer: Quantizer) -> int:
-    scale = quantizer.scale
-    batches = (scale.inner if isinstance(scale, PowerOfTwo) else scale).batches
-    assert isinstance(batches, Tensor)
-    return int(batches)
 
 
 @torch.no_grad()

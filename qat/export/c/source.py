@@ -1,15 +1,24 @@
 """An integer network as one C99 file: weights as constant arrays, integers only, no heap."""
 
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from qat.export.c.network import Network
 from qat.export.integers.model import IntegerModel
 from qat.export.integers.program import Step
 from qat.whole_file import write_whole
+
+TEMPLATES = Environment(
+    loader=FileSystemLoader(Path(__file__).parent),
+    variable_start_string="${",  # C is full of braces
+    variable_end_string="}",
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+    undefined=StrictUndefined,
+)
 
 
 @dataclass(frozen=True)
@@ -50,22 +59,8 @@ def c_source(model: IntegerModel) -> CSource:
     """The content of the file and its sizes; see `write_c`."""
     _check_bits(model.program.steps)
     network = Network(model.program)
-    text = _template().render(vars(network))
+    text = TEMPLATES.get_template("network.c").render(vars(network))
     return CSource(text, network.flash, network.weights, network.ram)
-
-
-@cache
-def _template() -> Template:
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        variable_start_string="${",  # C is full of braces
-        variable_end_string="}",
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        undefined=StrictUndefined,
-    )
-    return environment.get_template("network.c")
 
 
 def _check_bits(steps: list[Step]) -> None:

@@ -1,19 +1,26 @@
 """From a trained model to a program in integers: torch.fx traces the graph, and each operation has a rule."""
 
 import copy
-import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import fx, nn
 
 from qat.export.integers.program import Program
-from qat.export.integers.rules import Rules, known, unsupported
-from qat.export.integers.values import Shape, Sum, Value, as_sum
+from qat.export.integers.rules import Rules, unsupported
+from qat.export.integers.values import Shape, Sum, Value
 from qat.export.readiness import check_ready
 from qat.layers import QuantActivation, QuantLayer
 from qat.layers.deployable import FOLDED
 from qat.quantizers import Quantizer
+
+# The modules that compute the same as the functions and methods of these names.
+MODULES: dict[str, Callable[..., nn.Module]] = {
+    "flatten": nn.Flatten,
+    **{"relu": nn.ReLU, "relu_": nn.ReLU},
+    "adaptive_avg_pool2d": nn.AdaptiveAvgPool2d,
+}
 
 
 class _Tracer(fx.Tracer):
@@ -73,14 +80,10 @@ class _Lowering:
         layer, name = layer_of_call(node), getattr(node.target, "__name__", str(node.target))
         if name in ("add", "iadd", "add_"):
             return self._add(layer, node)
-        if name == "flatten":
-            return self.rules.flatten(layer, x)
-        if name in ("relu", "relu_"):
-            return as_sum(known(layer, x)).clamped(0.0, math.inf)
-        if name == "adaptive_avg_pool2d" and len(node.args) == 2:
-            size: Any = node.args[1]
-            return self.rules.average(layer, nn.AdaptiveAvgPool2d(size), x)
-        raise unsupported(layer, name)
+        if name not in MODULES:
+            raise unsupported(layer, name)
+        settings = {key: value for key, value in node.kwargs.items() if key != "input"}
+        return self.rules.module(layer, MODULES[name](*node.args[1:], **settings), x)
 
     def _add(self, layer: str, node: fx.Node) -> Sum:
         first, second = (self.values.get(x) if isinstance(x, fx.Node) else None for x in node.args[:2])

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from torch import Tensor, nn
@@ -10,7 +9,7 @@ from torch import Tensor, nn
 from qat.export.agreement import Agreement, agree
 from qat.export.integers import reader
 from qat.export.integers.lowering import lower
-from qat.export.integers.program import Accumulator, IntArray, Program
+from qat.export.integers.program import Accumulator, IntArray, Program, ReaderInput
 from qat.export.trained_model import codes_of_trained, run_trained
 from qat.progress import tracked
 
@@ -71,7 +70,7 @@ class IntegerModel:
     def __init__(self, model: nn.Module, shape: tuple[int, ...]) -> None:
         self.model = model
         self.program: Program = lower(model, shape)
-        self._steps, self._arrays = self.program.as_plain_data()
+        self._network = self.program.for_reader()
 
     @property
     def accumulators(self) -> list[Accumulator]:
@@ -80,13 +79,13 @@ class IntegerModel:
 
     def codes(self, images: Tensor) -> IntArray:
         """The codes of the input. Shape: `(N, C, H, W)` -> the same."""
-        grid = self._steps[0]
+        grid = self.program.steps[0].settings
         steps = np.rint(images.cpu().numpy().astype(np.float32) / np.float32(grid["scale"]))
         return np.clip(steps + grid["zero"], grid["low"], grid["high"]).astype(np.int64)
 
     def __call__(self, codes: IntArray) -> IntArray:
         """Logits in units of `program.output_scale`. Shape: `(N, C, H, W)` -> `(N, classes)`."""
-        return integer_logits(self._steps, self._arrays, codes, "integers")
+        return integer_logits(self._network, codes, "integers")
 
     def predict(self, images: Tensor) -> IntArray:
         """The class of each image: the first with the largest logit. Shape: `(N, C, H, W)` -> `(N,)`."""
@@ -99,7 +98,7 @@ class IntegerModel:
         parts = []
         numbers = {step.layer: n for n, step in enumerate(self.program.steps) if step.op in GRID_STEPS}
         starts = range(0, len(images), BATCH)
-        batches = run_in_batches(self._steps, self._arrays, self.codes(images), "integers")
+        batches = _run_in_batches(self._network, self.codes(images), "integers")
         for start, values in zip(starts, batches, strict=True):
             parts.append(values[-1])
             for call in codes_of_trained(self.model, (images[start : start + BATCH],)):
@@ -112,17 +111,13 @@ class IntegerModel:
         return IntegerAgreement(agree(trained, logits * self.program.output_scale), logits, codes)
 
 
-def integer_logits(
-    steps: list[dict[str, Any]], arrays: dict[str, Any], codes: IntArray, description: str
-) -> IntArray:
-    """The logits of steps in the form that `reader.py` runs. Shape: `(N, C, H, W)` -> `(N, classes)`."""
-    parts = [values[-1] for values in run_in_batches(steps, arrays, codes, description)]
+def integer_logits(network: ReaderInput, codes: IntArray, description: str) -> IntArray:
+    """The logits of a network. Shape: `(N, C, H, W)` -> `(N, classes)`."""
+    parts = [values[-1] for values in _run_in_batches(network, codes, description)]
     return np.concatenate(parts).reshape(len(codes), -1)
 
 
-def run_in_batches(
-    steps: list[dict[str, Any]], arrays: dict[str, Any], codes: IntArray, description: str
-) -> Iterator[list[Any]]:
+def _run_in_batches(network: ReaderInput, codes: IntArray, description: str) -> Iterator[list[IntArray]]:
     """What each step gives, batch by batch; progress is shown under the description."""
     for start in tracked(range(0, len(codes), BATCH), description):
-        yield reader.run(steps, arrays, codes[start : start + BATCH])
+        yield reader.run(*network, codes[start : start + BATCH])

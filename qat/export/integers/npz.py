@@ -25,7 +25,7 @@ def write_npz(model: IntegerModel, path: str | Path) -> Path:
 
 def npz_bytes(model: IntegerModel) -> bytes:
     """The content of the file. The same network gives the same bytes."""
-    steps, arrays = model.program.as_plain_data()
+    steps, arrays = model.program.for_reader()
     stored: dict[str, Any] = {}
     for key, array in arrays.items():
         number, name = key.split(".")
@@ -40,4 +40,4 @@ def npz_bytes(model: IntegerModel) -> bytes:
 
 def npz_logits(path: Path, codes: IntArray) -> IntArray:
     """The integer logits of a file. Shape: `(N, C, H, W)` -> `(N, classes)`."""
-    return integer_logits(*reader.load(str(path)), codes, path.name)
+    return integer_logits(reader.load(str(path)), codes, path.name)

@@ -12,6 +12,7 @@ LARGEST_SUM = 2**31 - 1  # of an int32 accumulator
 LARGEST_EXACT = 2**24  # up to here float32 adds integers without rounding, in any order
 
 IntArray = NDArray[np.int64]
+ReaderInput = tuple[list[dict[str, Any]], dict[str, Any]]  # the steps and arrays that `reader.py` runs
 
 
 @dataclass(frozen=True)
@@ -83,8 +84,8 @@ class Program:
         self.steps.append(step)
         return len(self.steps) - 1
 
-    def as_plain_data(self) -> tuple[list[dict[str, Any]], dict[str, IntArray]]:
-        """The steps as dicts, and their arrays by `<step>.<name>`: the form that `reader.py` runs."""
+    def for_reader(self) -> ReaderInput:
+        """The steps as dicts, and their arrays by `<step>.<name>`."""
         steps = [
             {"op": step.op, "layer": step.layer, "inputs": list(step.inputs), "arrays": list(step.arrays)}
             | step.settings

@@ -19,11 +19,7 @@ class Rescaling:
         self.program, self.shape = program, shape
 
     def quantize(self, quantizer: Quantizer, x: Value | None, name: str) -> QuantizedTensor:
-        """A tensor on the grid of a quantizer. None stands for the network's input.
-
-        Raises:
-            ValueError: the input would lie on two grids, or there are no numbers for the rescaling.
-        """
+        """A tensor on the grid of a quantizer. None stands for the network's input."""
         scale, low, high = scale_of(quantizer), quantizer.grid.low, quantizer.grid.high
         zero = zero_point_of(quantizer, scale)
         if x is None:

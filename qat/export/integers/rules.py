@@ -12,7 +12,7 @@ from qat.export.integers.program import Program, Step
 from qat.export.integers.rescaling import Rescaling
 from qat.export.integers.values import QuantizedTensor, Shape, Sum, SumTerm, Value, as_sum
 from qat.export.integers.windows import largest_sums, output_shape, pool_settings
-from qat.layers.activation import QuantHardtanh, QuantReLU, QuantReLU6
+from qat.layers import QuantActivation
 from qat.layers.deployable import FOLDED
 from qat.quantizers import Quantizer
 
@@ -43,17 +43,17 @@ class Rules:
             ((nn.BatchNorm1d, nn.BatchNorm2d), self._batchnorm),
             ((nn.ReLU, nn.ReLU6, nn.Hardtanh), self._activation),
             (nn.MaxPool2d, self._max_pool),
-            ((nn.AvgPool2d, nn.AdaptiveAvgPool2d), self.average),
-            (nn.Flatten, lambda layer, module, x: self.flatten(layer, x)),
+            ((nn.AvgPool2d, nn.AdaptiveAvgPool2d), self._average),
+            (nn.Flatten, self._flatten),
         ]
         for kinds, rule in rules:
             if isinstance(module, kinds):
                 return rule(layer, module, x)
         raise unsupported(layer, type(module).__name__)
 
-    def average(self, layer: str, pool: Any, x: Value | None) -> Sum:
+    def _average(self, layer: str, pool: Any, x: Value | None) -> Sum:
         """An average pool: the sum of codes. Its division is part of the next rescaling."""
-        shape = known(layer, x).shape
+        shape = _known(layer, x).shape
         if isinstance(pool, nn.AdaptiveAvgPool2d):
             if pool.output_size not in (1, (1, 1)):
                 raise unsupported(layer, f"adaptive average pooling to {pool.output_size}")
@@ -71,7 +71,7 @@ class Rules:
         step = Step("sum_pool", layer, (codes.step,), shape, settings | {"zero": codes.zero})
         return Sum(shape, (SumTerm(self.program.add(step), unit, bound, divisor=count),), np.zeros(channels))
 
-    def flatten(self, layer: str, x: Value | None) -> Value | None:
+    def _flatten(self, layer: str, module: nn.Module, x: Value | None) -> Value | None:
         """A vector of all elements, in the order (C, H, W)."""
         if x is None:  # the network then takes a vector
             self.rescaling.shape = (math.prod(self.rescaling.shape), 1, 1)
@@ -84,7 +84,7 @@ class Rules:
 
     def open_sum(self, layer: str, x: Value | None) -> Sum:
         """The input as a sum to which something may still be added."""
-        value = as_sum(known(layer, x))
+        value = as_sum(_known(layer, x))
         return as_sum(self._codes(layer, value)) if value.is_clamped else value
 
     def _product(self, layer: str, module: Any, x: Value | None) -> Sum:
@@ -125,7 +125,7 @@ class Rules:
         if isinstance(module, nn.Hardtanh):  # also ReLU6
             low, high = module.min_val, module.max_val
         clamped = self.open_sum(layer, x).clamped(low, high)
-        if isinstance(module, QuantReLU | QuantReLU6 | QuantHardtanh):
+        if isinstance(module, QuantActivation):
             quantizer: Any = module.quantizer
             return self.rescaling.quantize(quantizer, clamped, layer + ".quantizer")
         return clamped
@@ -140,14 +140,14 @@ class Rules:
 
     def _codes(self, layer: str, x: Value | None, count: int = 1) -> QuantizedTensor:
         """The input on a grid. `count`: how many of its codes are added."""
-        value = known(layer, x)
+        value = _known(layer, x)
         return value if isinstance(value, QuantizedTensor) else self.rescaling.fine(value, count, layer)
 
     def _same_grid(self, codes: QuantizedTensor, step: Step) -> QuantizedTensor:
         return replace(codes, step=self.program.add(step), shape=step.shape)
 
 
-def known(layer: str, x: Value | None) -> Value:
+def _known(layer: str, x: Value | None) -> Value:
     """The input; an error if it is the network's own, which has no codes yet."""
     if x is None:
         raise unsupported(layer, "what happens to the input before it is quantized")

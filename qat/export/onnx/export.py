@@ -3,7 +3,6 @@
 import json
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import onnx
 import torch

@@ -59,7 +59,7 @@ def _pairs(model: nn.Module, names: list[str], content: bytes, batch: tuple[Tens
     """The codes of both for one batch. A call without a counterpart is left out: where two quantizers are the
     same, torch's exporter keeps one of them."""
     calls = codes_of_trained(model, batch)
-    outputs = run_onnx(content, batch, False, "codes")[-len(names) or None :]
+    _, *outputs = run_onnx(content, batch, False, "codes")
     codes = dict(zip(_numbered(names), outputs, strict=True))
     keys = _numbered([call.name for call in calls])
     return [(call, codes[key]) for call, key in zip(calls, keys, strict=True) if key in codes]
