@@ -1,7 +1,7 @@
 """A trained model for other runtimes, and the proof that it is the same."""
 
 from qat.export.agreement import Agreement
-from qat.export.c.compile import COMPILERS, c_logits, find_compiler
+from qat.export.c.compile import c_logits, find_compiler
 from qat.export.c.source import CSource, write_c
 from qat.export.integers.model import IntegerAgreement, IntegerModel
 from qat.export.integers.npz import npz_logits, write_npz
@@ -12,7 +12,6 @@ from qat.export.onnx.verify import Verification, verify
 from qat.export.sizes import Sizes, c_sizes, npz_sizes, onnx_sizes, sizes_by_width
 
 __all__ = [
-    "COMPILERS",
     "Accumulator",
     "Agreement",
     "CSource",

@@ -33,11 +33,7 @@ class Sizes:
 
 
 def onnx_sizes(model: nn.Module, example: Tensor) -> Sizes:
-    """Sizes of the ONNX file of a float or quantized model.
-
-    Raises:
-        ValueError: as `export_onnx`.
-    """
+    """Sizes of the ONNX file of a float or quantized model; raises the errors of `export_onnx`."""
     content = onnx_bytes(model, (example,), opset=25, fold=False, run="")
     stored = {t.name: len(t.raw_data) for t in onnx.load_from_string(content).graph.initializer}
     names = [name for name, module in model.named_modules() if isinstance(module, CONV_AND_LINEAR)]
@@ -51,11 +47,7 @@ def npz_sizes(model: IntegerModel) -> Sizes:
 
 
 def c_sizes(model: IntegerModel) -> Sizes:
-    """Sizes of the constants in C. Each weight has one byte more, which its reader may touch.
-
-    Raises:
-        ValueError: as `write_c`.
-    """
+    """Sizes of the constants in C. Each weight has one byte more, which its reader may touch."""
     layers = {layer: size + 1 for layer, size in _packed_bytes(model).items()}
     return Sizes(layers, c_source(model).flash)
 

@@ -4,7 +4,7 @@
 
    returns the class: the first with the largest logit.
    input:  ${steps[0].shape[0] * steps[0].shape[1] * steps[0].shape[2]} codes of ${steps[0].shape | join(" x ")}, as C, H, W.
-           The code of a value x is round(x / ${program.input_scale}), half to even, clamped to ${steps[0].settings.low}..${steps[0].settings.high}, minus ${steps[0].settings.low}.
+           The code of a value x is round(x / ${steps[0].settings.scale}), half to even, clamped to ${steps[0].settings.low}..${steps[0].settings.high}, minus ${steps[0].settings.low}.
    logits: ${steps[-1].shape[0]} integers in units of ${program.output_scale}.
    flash:  ${flash} bytes of constants, of these ${weights} of weights, and the code.
    RAM:    ${ram} bytes, all static: two threads must not call predict at the same time. */

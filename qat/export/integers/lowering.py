@@ -31,11 +31,7 @@ class _Tracer(fx.Tracer):
 
 @torch.no_grad()
 def lower(model: nn.Module, shape: tuple[int, ...]) -> Program:
-    """The program of a model.
-
-    Args:
-        model: a quantized model that is ready; it stays unchanged.
-        shape: `(C, H, W)` of one image.
+    """The program of a quantized model, which stays unchanged, for images of a shape `(C, H, W)`.
 
     Raises:
         ValueError: the model is not ready, cannot be traced, or an operation has no form in integers; the

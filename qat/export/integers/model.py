@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from qat.export.agreement import Agreement, agree
 from qat.export.integers import reader
 from qat.export.integers.lowering import lower
-from qat.export.integers.program import Accumulator, IntArray, Program, ReaderInput
+from qat.export.integers.program import IntArray, Program, ReaderInput
 from qat.export.trained_model import codes_of_trained, run_trained
 from qat.progress import tracked
 
@@ -32,11 +32,6 @@ class IntegerAgreement:
     codes: dict[str, tuple[int, int]]
 
     @property
-    def classes(self) -> IntArray:
-        """The classes that it predicts, `(N,)`."""
-        return self.integers.argmax(axis=1)
-
-    @property
     def predictions(self) -> int:
         """Number of images for which it predicts another class."""
         return self.logits.images - self.logits.same_class
@@ -51,10 +46,10 @@ class IntegerModel:
     """A trained network in integers: codes in, int32 accumulators, multiplication and shift, int32 logits.
 
     A convolution or linear layer adds `(code - zero point) * weight code` in int32; the weights prove that no
-    sum overflows (`accumulators`). A sum is brought to the next grid as `round((sum of term * multiplier +
-    bias) / 2^shift)`, half to even, with 31-bit multipliers, or without one if the scales are powers of two.
-    Max-pooling takes the largest code; average pooling adds codes and divides once, in the rescaling. The
-    terms of a residual sum are rescaled together. BatchNorm is part of multipliers and biases.
+    sum overflows (`program.accumulators`). A sum is brought to the next grid as `round((sum of term *
+    multiplier + bias) / 2^shift)`, half to even, with 31-bit multipliers, or without one if the scales are
+    powers of two. Max-pooling takes the largest code; average pooling adds codes and divides once, in the
+    rescaling. The terms of a residual sum are rescaled together. BatchNorm is part of multipliers and biases.
 
     Args:
         model: a quantized model that was trained or calibrated.
@@ -71,11 +66,6 @@ class IntegerModel:
         self.model = model
         self.program: Program = lower(model, shape)
         self._network = self.program.for_reader()
-
-    @property
-    def accumulators(self) -> list[Accumulator]:
-        """What is proved of the sums of each layer."""
-        return self.program.accumulators
 
     def codes(self, images: Tensor) -> IntArray:
         """The codes of the input. Shape: `(N, C, H, W)` -> the same."""

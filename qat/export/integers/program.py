@@ -60,7 +60,6 @@ class Program:
 
     Args:
         steps: the first is the input, the last gives the logits.
-        input_scale: the value of one code of the input.
         output_scale: the value of one integer of the logits.
         accumulators: one for each convolution, linear layer and average pool.
         rounded: layers whose multipliers or biases were rounded; they compute nearly what was trained.
@@ -68,7 +67,6 @@ class Program:
     """
 
     steps: list[Step] = field(default_factory=list)
-    input_scale: float = 0.0
     output_scale: float = 0.0
     accumulators: list[Accumulator] = field(default_factory=list)
     rounded: list[str] = field(default_factory=list)

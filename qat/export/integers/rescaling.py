@@ -65,7 +65,6 @@ class Rescaling:
         settings = {"scale": scale, "zero": zero, "low": low, "high": high, "shape": list(self.shape)}
         if not self.program.steps:
             self.program.add(Step("input", name, (), self.shape, settings))
-            self.program.input_scale = scale
         elif self.program.steps[0].settings != settings:
             first = layer_of(self.program.steps[0].layer)
             raise ValueError(

@@ -12,7 +12,6 @@ from qat.export.integers.program import Program, Step
 from qat.export.integers.rescaling import Rescaling
 from qat.export.integers.values import QuantizedTensor, Shape, Sum, SumTerm, Value, as_sum
 from qat.export.integers.windows import largest_sums, output_shape, pool_settings
-from qat.layers import QuantActivation
 from qat.layers.deployable import FOLDED
 from qat.quantizers import Quantizer
 
@@ -53,16 +52,13 @@ class Rules:
 
     def _average(self, layer: str, pool: Any, x: Value | None) -> Sum:
         """An average pool: the sum of codes. Its division is part of the next rescaling."""
-        shape = _known(layer, x).shape
         if isinstance(pool, nn.AdaptiveAvgPool2d):
             if pool.output_size not in (1, (1, 1)):
                 raise unsupported(layer, f"adaptive average pooling to {pool.output_size}")
-            kernel = list(shape[1:])
-            settings = {"kernel": kernel, "stride": kernel, "padding": [0, 0]}
-        else:
-            settings = pool_settings(pool)
-            if pool.ceil_mode or pool.divisor_override or settings["padding"] != [0, 0]:
-                raise unsupported(layer, "average pooling with padding, ceil_mode or divisor_override")
+            pool = nn.AvgPool2d(_known(layer, x).shape[1:])
+        settings = pool_settings(pool)
+        if pool.ceil_mode or pool.divisor_override or settings["padding"] != [0, 0]:
+            raise unsupported(layer, "average pooling with padding, ceil_mode or divisor_override")
         count = math.prod(settings["kernel"])
         codes = self._codes(layer, x, count)
         channels, *_ = shape = output_shape(codes.shape[0], codes.shape, settings["kernel"], settings)
@@ -121,14 +117,11 @@ class Rules:
         return self.open_sum(layer, x).scaled(factor.numpy(), offset.numpy())
 
     def _activation(self, layer: str, module: Any, x: Value | None) -> Value:
-        low, high = 0.0, math.inf
-        if isinstance(module, nn.Hardtanh):  # also ReLU6
-            low, high = module.min_val, module.max_val
-        clamped = self.open_sum(layer, x).clamped(low, high)
-        if isinstance(module, QuantActivation):
-            quantizer: Any = module.quantizer
-            return self.rescaling.quantize(quantizer, clamped, layer + ".quantizer")
-        return clamped
+        is_hardtanh = isinstance(module, nn.Hardtanh)  # ReLU6 is one, too
+        ends = (module.min_val, module.max_val) if is_hardtanh else (0.0, math.inf)
+        clamped = self.open_sum(layer, x).clamped(*ends)
+        quantizer = getattr(module, "quantizer", None)  # of a QuantActivation
+        return self.rescaling.quantize(quantizer, clamped, layer + ".quantizer") if quantizer else clamped
 
     def _max_pool(self, layer: str, pool: nn.MaxPool2d, x: Value | None) -> QuantizedTensor:
         codes = self._codes(layer, x)

@@ -58,11 +58,9 @@ class Sum:
         return replace(self, terms=terms, offset=self.offset * factor + offset)
 
     def plus(self, other: "Sum") -> "Sum":
-        """`self + other`."""
         return replace(self, terms=self.terms + other.terms, offset=self.offset + other.offset)
 
     def clamped(self, low: float, high: float) -> "Sum":
-        """`clamp(self, low, high)`."""
         return replace(self, low=max(self.low, low), high=min(self.high, high))
 
 

@@ -51,9 +51,6 @@ def export_onnx(
             bias. A `deployable` model has none left.
         run: where the model comes from, for the metadata.
 
-    Returns:
-        The path.
-
     Raises:
         ValueError: the model is not ready (never calibrated, in a float phase), leaves the graph (through
             NumPy) or cannot be exported, the file computes something else, or the opset is not supported.

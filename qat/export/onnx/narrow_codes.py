@@ -42,14 +42,12 @@ def _lowest_value(node: onnx.NodeProto, constants: dict[str, onnx.TensorProto]) 
     if node.op_type not in ("QuantizeLinear", "DequantizeLinear"):
         return None
     scale = numpy_helper.to_array(constants[node.input[1]]).max()
-    if len(node.input) < 3:  # a weight; the optimizer leaves weights of 4 bits alone
-        codes = constants[node.input[0]].data_type
-        return np.float32(LOWEST_CODE[codes] * scale) if codes == TensorProto.INT2 else None
-    zero_point = constants[node.input[2]]
-    if zero_point.data_type not in LOWEST_CODE:
+    is_weight = len(node.input) < 3  # the optimizer leaves weights of 4 bits alone
+    codes = constants[node.input[0 if is_weight else 2]]
+    if codes.data_type not in ((TensorProto.INT2,) if is_weight else LOWEST_CODE):
         return None
-    zero = int(numpy_helper.to_array(zero_point).astype(np.int64))
-    return np.float32((LOWEST_CODE[zero_point.data_type] - zero) * scale)
+    zero = 0 if is_weight else int(numpy_helper.to_array(codes).astype(np.int64))
+    return np.float32((LOWEST_CODE[codes.data_type] - zero) * scale)
 
 
 def _add_max(graph: onnx.GraphProto, source: str, output: str, lowest: np.float32) -> None:
