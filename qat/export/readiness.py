@@ -42,8 +42,6 @@ def layer_of(quantizer: str) -> str:
 def check_ready(model: nn.Module) -> None:
     """Refuse a model whose codes are not final, or whose codes no runtime would reproduce.
 
-    A float model is ready.
-
     Raises:
         ValueError: a quantizer is off, has seen no training batch, or does not round half to even; or an
             activation lies on the grid {-1, +1}.
