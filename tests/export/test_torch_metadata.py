@@ -1,4 +1,4 @@
-"""Keys that torch writes into its graphs and does not document; a new release has to be checked here first."""
+"""Keys that torch writes into its graphs and does not document; check each new release here first."""
 
 import onnx
 import torch
