@@ -214,7 +214,7 @@ def contrast(one, other):
 
 
 def test_colours_stand_out_from_both_papers():
-    lines_ = [f"#{colour}" for colour in mpl.rcParams["axes.prop_cycle"].by_key()["color"]]
+    lines_ = [mpl.colors.to_hex(colour) for colour in mpl.rcParams["axes.prop_cycle"].by_key()["color"]]
     texts = [
         mpl.colors.to_hex(mpl.rcParams[name]) for name in ("text.color", "axes.labelcolor", "xtick.color")
     ]
