@@ -65,18 +65,18 @@ def export(
     data: str | None = None,
     data_root: str | None = None,
 ) -> None:
-    """Export a trained run, and compare it with what was trained on the whole test set.
+    """Export a trained run, and compare the file with the trained network on the test set.
 
     Args:
         run: Folder of a run of `train` or `compare`, or a .ckpt file.
         format: Format of the file.
-        out: Path of the file; by default model.onnx, model.npz or model.c.
-        opset: Opset of ONNX, 21 to 25; 25 has types of 2 bits.
+        out: Path of the exported file; by default model.onnx, model.npz or model.c.
+        opset: ONNX opset, 21 to 25; 2-bit types need 25.
         fold: ONNX only: fold BatchNorm into scales and biases.
         sizes: Print the bytes of each layer at 8, 4 and 2 bits, and write no file.
-        ckpt_path: A .ckpt file other than the run's last one.
-        data: Name of the data set, if the run's folder names none.
-        data_root: Folder of the data; by default the run's.
+        ckpt_path: The .ckpt file to export; by default the last one of the run.
+        data: Name of the data set, if it is not stored in the folder of the run.
+        data_root: Folder of the data; by default the one that the run used.
     """
     trained = load_run(run, ckpt_path, data, data_root)
     if sizes:

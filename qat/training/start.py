@@ -14,11 +14,7 @@ def load_start(model: nn.Module, path: str | Path) -> None:
     """Load a float .ckpt file of `fit` into a classifier, quantized or not, and print what was loaded.
 
     The scales of the weights are then measured on the loaded weights. The first training batch sets those of
-    the activations.
-
-    Raises:
-        ValueError: the file does not fit: it must have the keys and shapes of the classifier without
-            quantizers.
+    the activations. Raises ValueError unless the file has the keys and shapes of the float classifier.
     """
     ckpt = read_ckpt("start", path)
     loaded: dict[str, Tensor] = ckpt["state_dict"]
@@ -38,11 +34,6 @@ def load_start(model: nn.Module, path: str | Path) -> None:
         if isinstance(module, QuantLayer) and isinstance(module.weight_quantizer, Quantizer):
             module.weight_quantizer.scale.initialize(module.effective_weight.detach())
     new = len(state) - len(network)
-    _print(
+    rank_zero_only(print)(
         f"start: loaded all {len(network)} entries of the network from {path}; {new} of quantizers are new"
     )
-
-
-@rank_zero_only
-def _print(line: str) -> None:
-    print(line)
