@@ -151,7 +151,7 @@ def _from_plain(kind: Any, value: Any, name: str) -> Any:
         return _from_plain(args[0], value, name)
     value = math.nan if kind is float and value is None else value
     expected: Any = origin or kind
-    json_type = {float: int | float, tuple: list}.get(expected, dict if is_dataclass(kind) else expected)
+    json_type: Any = {float: int | float, tuple: list}.get(expected, dict if is_dataclass(kind) else expected)
     if not isinstance(value, json_type) or isinstance(value, bool):
         text = "a number" if kind is float else f"of type {json_type.__name__}"
         raise ValueError(f"{name} must be {text}, got {value!r}")
@@ -161,7 +161,7 @@ def _from_plain(kind: Any, value: Any, name: str) -> Any:
             if key not in value and not hasattr(kind, key):
                 raise ValueError(f"{prefix}{key} is missing")
         found = {key: _from_plain(hints[key], value[key], prefix + key) for key in hints if key in value}
-        return kind(**found)
+        return expected(**found)
     if origin is dict:
         return {str(key): _from_plain(args[1], item, f"{name}.{key}") for key, item in value.items()}
     if origin is tuple and len(value) != len(args):
