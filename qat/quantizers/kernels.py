@@ -2,9 +2,9 @@
 
 Each formula is written once, for whole tensors. It runs inside the graph of a network that is compiled as a
 whole; or as one fused pass made by `torch.compile`, for large tensors; or eagerly, in pieces that fit the
-cache. All three give the same bits, except for the gradient of a learned scale, whose sum has another order.
-Fused passes see a tensor as a matrix in storage order with a row for each scale, so that one compilation
-serves all shapes and memory formats.
+cache. All three give the same bits, except for the gradient of a learned scale, which is summed in another
+order. Fused passes see a tensor as a matrix in storage order with a row for each scale, so that one
+compilation serves all shapes and memory formats.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,16 +31,15 @@ _EXACT_DIVISION = {"eager_numerics.division_rounding": True}  # CUDA's default d
 def forward(
     x: Tensor, scale: Tensor, low: int, high: int, clamps_first: bool, relu: bool, compiled: bool
 ) -> tuple[Tensor, Tensor]:
-    """`clamp(round(x / scale), low, high) * scale`, and the mask of the elements whose gradient passes.
+    """The value of `FakeQuantize`, and the mask of the elements whose gradient passes.
 
     Args:
         x: any shape.
         scale: float32, > 0, broadcasts against x.
         low: the smallest code.
         high: the largest code.
-        clamps_first: the gradient passes where `low <= x / scale <= high`, not where
-            `low <= round(x / scale) <= high`.
-        relu: quantize `max(x, 0)`; the gradient passes only where x > 0. `low` must be 0.
+        clamps_first: whether codes are clamped before they are rounded, which changes the mask alone.
+        relu: quantize `max(x, 0)`. `low` must be 0.
         compiled: use the fused pass if it supports x.
 
     Shape: any -> twice the same: the value in x's dtype, never -0.0; the mask as bools.
@@ -48,8 +47,7 @@ def forward(
     if torch.compiler.is_compiling():
         value, mask = _forward_kernel(x, scale, low, high, clamps_first, relu)
         return value, mask.view(torch.bool)
-    rows = _matrix_rows(x, scale) if compiled else None
-    if rows is not None:
+    if compiled and (rows := _matrix_rows(x, scale)):
         value, mask = fused(_forward_kernel)(*_as_matrix(x, scale, low, high, rows), clamps_first, relu)
         return _with_layout_of(x, value), _with_layout_of(x, mask.view(torch.bool))
     value, mask = torch.empty_like(x), torch.empty_like(x, dtype=torch.bool)
@@ -61,11 +59,10 @@ def forward(
 
 
 def value(x: Tensor, scale: Tensor, low: int, high: int, compiled: bool) -> Tensor:
-    """`clamp(round(x / scale), low, high) * scale` alone. Shape: any -> the same, in x's dtype."""
+    """The value of `forward` alone."""
     if torch.compiler.is_compiling():
         return _value_kernel(x, scale, low, high)
-    rows = _matrix_rows(x, scale) if compiled else None
-    if rows is not None:
+    if compiled and (rows := _matrix_rows(x, scale)):
         return _with_layout_of(x, fused(_value_kernel)(*_as_matrix(x, scale, low, high, rows)))
     value = torch.empty_like(x)
     for part, part_value in _pieces(scale, x, value):
@@ -74,7 +71,7 @@ def value(x: Tensor, scale: Tensor, low: int, high: int, compiled: bool) -> Tens
 
 
 def backward(g: Tensor, mask: Tensor, compiled: bool) -> Tensor:
-    """`g` where `mask` is true, else 0. Shape: any -> the same."""
+    """`g` where `mask` is true, else 0."""
     in_graph = torch.compiler.is_compiling() or torch.is_grad_enabled()
     if in_graph or g.stride() != mask.stride() or not is_dense(g):
         return masked(g, mask)
@@ -89,22 +86,14 @@ def backward(g: Tensor, mask: Tensor, compiled: bool) -> Tensor:
 def learned_backward(
     g: Tensor, x: Tensor, scale: Tensor, low: int, high: int, relu: bool, compiled: bool
 ) -> tuple[Tensor, Tensor]:
-    """Gradients of x and of a learned scale (LSQ).
+    """The gradients of `FakeQuantizeLearned`: that of x and that of the scale.
 
-    With v = x / scale: `g` where `low <= v <= high` (and x > 0 if `relu`), else 0; and the sum of
-    `g (round(v) - v)` where `low <= v <= high`, of `g low` below and of `g high` above.
-
-    Args:
-        g: the gradient of the value, in x's dtype.
-        x: as in `forward`, and so are the others.
-
-    Shape: that of x, and that of the scale.
+    `g` is the gradient of the value, in x's dtype; the other arguments are those of `forward`.
     """
     if torch.compiler.is_compiling():
         mask, terms = _mask_and_scale_terms(g, x, scale, low, high, relu)
         return torch.where(mask > 0, g, 0.0), terms.sum_to_size(scale.shape).to(scale.dtype)
-    rows = _matrix_rows(x, scale) if compiled else None
-    if rows is not None and g.stride() == x.stride() and is_dense(g):
+    if compiled and (rows := _matrix_rows(x, scale)) and g.stride() == x.stride() and is_dense(g):
         matrix = flat(g.detach()).view(rows, -1)
         grad_x, sums = fused(_learned_kernel)(matrix, *_as_matrix(x, scale, low, high, rows), relu)
         return _with_layout_of(x, grad_x), sums.view(scale.shape)
@@ -145,13 +134,13 @@ def _mask_and_scale_terms(
     v = wide / scale
     clamped = _clamp(v, low, high)
     mask = v.eq_(clamped)
-    # Outside, `clamped` is the code `low` or `high`, and the whole code counts.
+    # Outside the grid, the code `low` or `high` itself is the factor of g.
     error = clamped.round().sub_(clamped.mul_(mask))
     return _relu_backward(mask, wide) if relu else mask, error.mul_(g)
 
 
 def _upcast(x: Tensor) -> Tensor:
-    """In float32 at least: computed in bfloat16, 18 % of 8-bit codes would differ."""
+    """In float32 or wider: computed in bfloat16, 18 % of 8-bit codes would differ."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
@@ -192,7 +181,7 @@ def _learned_kernel(
 
 @cache
 def fused(kernel: Kernel) -> Kernel:
-    """A formula as one fused pass, compiled at its first call."""
+    """One fused pass, compiled at its first call."""
     return torch.compile(  # type: ignore[call-overload] # torch's stub lacks recompile_limit
         kernel, dynamic=True, fullgraph=True, recompile_limit=_RECOMPILE_LIMIT, options=_EXACT_DIVISION
     )
@@ -216,7 +205,7 @@ def is_fusible(x: Tensor) -> bool:
 
 
 def is_dense(x: Tensor) -> bool:
-    """Whether the elements lie side by side in memory, each once, whatever the order of the axes."""
+    """Whether the elements fill a block of memory without gaps or overlaps, in any order of the axes."""
     covered = 1
     for stride, size in sorted((t, n) for t, n in zip(x.stride(), x.shape, strict=True) if n > 1):
         if stride != covered:
@@ -231,7 +220,7 @@ def flat(x: Tensor) -> Tensor:
 
 
 def _pieces(scale: Tensor, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Corresponding pieces of several tensors, small enough for the cache if the layouts allow it."""
+    """Corresponding pieces of tensors, small enough for the cache if the layouts allow it."""
     x = tensors[0]
     whole = scale.numel() > 1 or x.numel() <= CHUNK
     if whole or not all(is_dense(t) and t.stride() == x.stride() for t in tensors):
@@ -241,7 +230,7 @@ def _pieces(scale: Tensor, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
 
 
 def _matrix_rows(x: Tensor, scale: Tensor) -> int | None:
-    """The rows of x as a matrix with one scale for each row; None if the fused passes do not support x."""
+    """The rows of x as a matrix with one scale per row; None if the fused passes do not support x."""
     if not is_fusible(x) or not is_dense(x):
         return None
     rows = scale.numel()
@@ -256,7 +245,7 @@ def _as_matrix(x: Tensor, scale: Tensor, low: int, high: int, rows: int) -> tupl
 
 @cache
 def _constant(number: int, device: torch.device) -> Tensor:
-    """A bound as a tensor: a Python number would be compiled in, and each bit-width compiled separately."""
+    """A bound as a tensor: for Python numbers torch would compile one kernel for each bit-width."""
     return torch.tensor(float(number), device=device)
 
 
