@@ -21,9 +21,6 @@ class AsymmetricScale(Scale):
     Minimum and maximum are those of the batch and 0, the widest range of all ranks. The first batch sets
     them, and each later batch updates them: `0.9 old + 0.1 new`.
 
-    Args:
-        high: the largest code of the grid.
-
     Buffers: `range`, float32 `(2,)`: minimum <= 0 and maximum >= 0; `batches`, int64: how many were observed.
 
     Source: Jacob et al. 2018, "Quantization and training of neural networks", sections 2.1 and 3.1.

@@ -66,7 +66,7 @@ def value(x: Tensor, scale: Tensor, low: int, high: int, compiled: bool) -> Tens
         return _with_layout_of(x, fused(_value_kernel)(*_as_matrix(x, scale, low, high, rows)))
     value = torch.empty_like(x)
     for part, part_value in _pieces(scale, x, value):
-        part_value.copy_(_value(part, scale, low, high))
+        part_value.copy_(_value_kernel(part, scale, low, high))
     return value
 
 
@@ -91,8 +91,7 @@ def learned_backward(
     `g` is the gradient of the value, in x's dtype; the other arguments are those of `forward`.
     """
     if torch.compiler.is_compiling():
-        mask, terms = _mask_and_scale_terms(g, x, scale, low, high, relu)
-        return torch.where(mask > 0, g, 0.0), terms.sum_to_size(scale.shape).to(scale.dtype)
+        return _learned_kernel(g, x, scale, low, high, relu)
     if compiled and (rows := _matrix_rows(x, scale)) and g.stride() == x.stride() and is_dense(g):
         matrix = flat(g.detach()).view(rows, -1)
         grad_x, sums = fused(_learned_kernel)(matrix, *_as_matrix(x, scale, low, high, rows), relu)
@@ -106,10 +105,6 @@ def learned_backward(
 
 
 # The formulas. Masks are floats, computed in place: comparisons that store bools are not vectorised.
-
-
-def _value(x: Tensor, scale: Tensor, low: Bound, high: Bound) -> Tensor:
-    return _dequantize(_clamp((_upcast(x) / scale).round_(), low, high), scale)
 
 
 def _value_and_mask(
@@ -162,7 +157,7 @@ def _dequantize(code: Tensor, scale: Tensor) -> Tensor:
 
 
 def _value_kernel(x: Tensor, scale: Tensor, low: Bound, high: Bound) -> Tensor:
-    return _value(x, scale, low, high).to(x.dtype)
+    return _dequantize(_clamp((_upcast(x) / scale).round_(), low, high), scale).to(x.dtype)
 
 
 def _forward_kernel(
@@ -176,7 +171,7 @@ def _learned_kernel(
     g: Tensor, x: Tensor, scale: Tensor, low: Bound, high: Bound, relu: bool
 ) -> tuple[Tensor, Tensor]:
     mask, terms = _mask_and_scale_terms(g, x, scale, low, high, relu)
-    return torch.where(mask > 0, g, 0.0), terms.sum(1, keepdim=True)
+    return torch.where(mask > 0, g, 0.0), terms.sum_to_size(scale.shape).to(scale.dtype)
 
 
 @cache

@@ -34,9 +34,6 @@ class PactScale(Scale):
     The first observed batch sets the clip to its maximum, the largest of all ranks (in the paper the clip
     starts at 10). The paper's weight decay on the clip is left to the optimizer.
 
-    Args:
-        high: the largest code of the unsigned grid.
-
     Parameters: `clip`, float32 `()`. Buffers: `batches`, int64: how many were observed.
 
     Source: Choi et al. 2018, "PACT: parameterized clipping activation", section 3, equations 2 and 3.

@@ -53,7 +53,7 @@ class Quantizer(nn.Module):
         self.register_load_state_dict_pre_hook(_check_state)
 
     def forward(self, x: Tensor, relu: bool = False) -> Tensor:
-        """The values on the grid; with `relu`, those of `max(x, 0)`, for which no further tensor is kept."""
+        """The values on the grid; with `relu`, those of `max(x, 0)`, usually without keeping that."""
         if not self.enabled:
             return x.relu() if relu else x
         if self.training:

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, distributed, nn
 
+from qat.gradients.straight_through import straight_through
+
 # The smallest normal float32 number: the scale of a channel of zeros. A channel whose largest magnitude is
 # 1e-30 still gets its own scale.
 SMALLEST = torch.finfo(torch.float32).tiny
@@ -98,18 +100,15 @@ class Scale(nn.Module):
             self.frozen = True
             self._learned = [name for name, p in self.named_parameters(recurse=False) if p.requires_grad]
             for name in self._learned:
-                # A gradient of zero is not enough: momentum would move the parameter. Without a gradient
-                # the optimizer skips it.
-                parameter = getattr(self, name)
-                parameter.requires_grad_(False)
-                parameter.grad = None
+                # None and not zero, with which momentum would still move the parameter.
+                self.get_parameter(name).requires_grad_(False).grad = None
 
     def unfreeze(self) -> None:
         """Undo `freeze`."""
         if self.frozen:
             self.frozen = False
             for name in self._learned:
-                getattr(self, name).requires_grad_(True)
+                self.get_parameter(name).requires_grad_(True)
 
     def extra_repr(self) -> str:
         return f"shape={tuple(self.value.shape)}, axis={self.axis}"
@@ -132,24 +131,13 @@ def max_over_ranks(x: Tensor, missing: float = 0.0) -> Tensor:
     return x
 
 
-class _Positive(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.save_for_backward(x < 0)
-        return x.abs().clamp(min=SMALLEST)
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Tensor:
-        (negative,) = ctx.saved_tensors
-        return torch.where(negative, -g, g)
-
-
 def positive(x: Tensor) -> Tensor:
     """A positive number from a parameter that an optimizer may have moved to zero or below.
 
     Forward: `max(|x|, 1.2e-38)`. Gradient: `g` where x >= 0, else `-g`, so that it never vanishes.
     """
-    return _Positive.apply(x)
+    magnitude = torch.where(x < 0, -x, x)  # not abs(), which has no gradient at 0
+    return straight_through(magnitude, lambda magnitude: magnitude.clamp(min=SMALLEST))
 
 
 @torch.no_grad()
