@@ -1,4 +1,4 @@
-"""A function at one point, and the ways in which the checks differentiate it."""
+"""A function at one point, and its gradients: analytical, numerical and stated."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -38,18 +38,18 @@ class FunctionAtPoint:
         return 1e-3 if self.surrogate is None else 1e-9
 
     def leaves(self) -> list[Any]:
-        """Fresh arguments; those in `wrt` require a gradient."""
+        """Copies of the arguments; those in `wrt` require a gradient."""
         fresh = [copied(x) for x in self.arguments]
         for x in self.differentiated(fresh):
             x.requires_grad_()
         return fresh
 
     def differentiated(self, arguments: Sequence[Any]) -> list[Any]:
-        """Those of some arguments that are in `wrt`."""
+        """The arguments in `wrt`."""
         return [arguments[position] for position in self.wrt]
 
     def outputs(self, arguments: Sequence[Any], seed: int = SEED) -> tuple[Tensor, ...]:
-        """The floating-point outputs. Random functions repeat themselves, and no generator moves."""
+        """The floating-point outputs, with the same random numbers each time; no generator moves."""
         devices = {x.device.index for x in arguments if isinstance(x, Tensor) and x.is_cuda}
         with torch.random.fork_rng(devices=sorted(devices)):
             torch.default_generator.manual_seed(seed)
@@ -61,17 +61,33 @@ class FunctionAtPoint:
     def gradients(
         self, arguments: Sequence[Any], gs: Sequence[Tensor], create_graph: bool = False
     ) -> list[Tensor]:
-        """Gradients of the arguments in `wrt`, zeros for None."""
+        """The gradients of the arguments in `wrt`, with zeros for None."""
         return backward(self.outputs(arguments), self.differentiated(arguments), gs, create_graph)
 
     def true_gradients(self, gs: Sequence[Tensor]) -> list[Tensor]:
         """The right gradients: the stated ones, or central differences."""
         if self.surrogate is not None:
             return [x.detach() for x in self.stated_gradients(gs, self.arguments)]
-        with torch.no_grad():
-            return central_differences(
-                lambda xs: inner_product(self.outputs(xs), gs), self.arguments, self.wrt
-            )
+        return self._central_differences(gs)
+
+    @torch.no_grad()
+    def _central_differences(self, gs: Sequence[Tensor]) -> list[Tensor]:
+        points = [copied(x) for x in self.arguments]
+
+        def moved(element: Tensor, to: float) -> Tensor:
+            element.fill_(to)
+            return inner_product(self.outputs([copied(x) for x in points]), gs)
+
+        found = []
+        for point in self.differentiated(points):
+            elements = point.view(-1)
+            slopes = torch.zeros_like(elements)
+            for element, slope in zip(elements.unbind(), slopes.unbind(), strict=True):
+                middle = element.item()
+                slope.copy_((moved(element, middle + STEP) - moved(element, middle - STEP)) / (2 * STEP))
+                element.fill_(middle)
+            found.append(slopes.view_as(point))
+        return found
 
     def stated_gradients(self, gs: Sequence[Tensor], arguments: Sequence[Any]) -> list[Tensor]:
         """The surrogate's gradients, with their graph."""
@@ -90,12 +106,12 @@ def _as_tuple(result: Any) -> tuple[Any, ...]:
 
 
 def copied(x: Any) -> Any:
-    """A copy of a tensor without its graph; anything else as it is."""
-    return x.detach().clone() if isinstance(x, Tensor) else x
+    """A contiguous copy of a tensor without its graph; anything else as it is."""
+    return x.detach().clone(memory_format=torch.contiguous_format) if isinstance(x, Tensor) else x
 
 
 def inner_product(ys: Sequence[Tensor], gs: Sequence[Tensor]) -> Tensor:
-    """The sum of all products. Shape: `()`."""
+    """The sum of all products `y g`. Shape: `()`."""
     return torch.stack([(y * g).sum() for y, g in zip(ys, gs, strict=True)]).sum()
 
 
@@ -109,28 +125,6 @@ def backward(
     outputs, upstream = zip(*connected, strict=True)
     found = torch.autograd.grad(outputs, inputs, upstream, create_graph=create_graph, allow_unused=True)
     return [torch.zeros_like(x) if g is None else g for x, g in zip(inputs, found, strict=True)]
-
-
-def central_differences(
-    scalar: Callable[[Sequence[Any]], Tensor], arguments: Sequence[Any], wrt: Sequence[int]
-) -> list[Tensor]:
-    """Derivatives of a scalar function with respect to every element of the arguments in `wrt`."""
-    points = [copied(x) for x in arguments]
-
-    def moved(element: Tensor, to: float) -> Tensor:
-        element.fill_(to)
-        return scalar([copied(x) for x in points]).detach()
-
-    found = []
-    for position in wrt:
-        elements = points[position].view(-1)
-        slopes = torch.zeros_like(elements)
-        for element, slope in zip(elements.unbind(), slopes.unbind(), strict=True):
-            middle = element.item()
-            slope.copy_((moved(element, middle + STEP) - moved(element, middle - STEP)) / (2 * STEP))
-            element.fill_(middle)
-        found.append(slopes.view_as(points[position]))
-    return found
 
 
 def random_upstream(ys: Sequence[Tensor], seed: int = SEED) -> list[Tensor]:

@@ -51,7 +51,7 @@ def layouts(f: FunctionAtPoint) -> Iterator[str]:
     for layout, change in (("non-contiguous", _strided), ("expanded", _expanded)):
         odd = [change(x) if isinstance(x, Tensor) else x for x in f.arguments]
         odd_gs = [change(g) for g in random_upstream(ys)]
-        even, even_gs = ([_copy(x) for x in xs] for xs in (odd, odd_gs))
+        even, even_gs = ([copied(x) for x in xs] for xs in (odd, odd_gs))
         try:
             results = [_run(f, xs, gs) for xs, gs in ((even, even_gs), (odd, odd_gs), (even, odd_gs))]
         except Exception as error:  # any error of a user's function is a finding
@@ -128,10 +128,9 @@ def _tensors_on_ctx(ys: Sequence[Tensor]) -> set[str]:
 
 
 def _holds_tensors(value: Any) -> bool:
-    parts = value.values() if isinstance(value, dict) else value
-    if isinstance(value, (dict, list, tuple)):
-        return any(isinstance(part, Tensor) for part in parts)
-    return isinstance(value, Tensor)
+    values = list(value.values()) if isinstance(value, dict) else value
+    parts = values if isinstance(values, (list, tuple)) else [values]
+    return any(isinstance(part, Tensor) for part in parts)
 
 
 def _strided(x: Tensor) -> Tensor:
@@ -144,7 +143,3 @@ def _strided(x: Tensor) -> Tensor:
 
 def _expanded(x: Tensor) -> Tensor:
     return x.detach()[:1].expand_as(x) if x.dim() and x.numel() else copied(x)
-
-
-def _copy(x: Any) -> Any:
-    return x.clone(memory_format=torch.contiguous_format) if isinstance(x, Tensor) else x

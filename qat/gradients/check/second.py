@@ -9,6 +9,7 @@ from torch import Tensor
 
 from qat.gradients.check.diagnose import explain_difference
 from qat.gradients.check.function_at_point import FunctionAtPoint, inner_product, random_upstream
+from qat.names import one_line
 
 # Errors that report a missing graph or a changed tensor are accidents, not refusals.
 ACCIDENTS = (
@@ -62,7 +63,7 @@ def second_derivative(f: FunctionAtPoint) -> Iterator[str]:
         except RuntimeError as error:
             if any(words in str(error) for words in ACCIDENTS):
                 raise
-            refused.append(" ".join(str(error).split()))
+            refused.append(one_line(error))
             continue
         found = torch.zeros_like(true) if got is None else got
         difference = explain_difference(true, found, 1e-3, f.source)
