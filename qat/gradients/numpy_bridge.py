@@ -110,12 +110,12 @@ def numpy_function(
     Returns:
         A function of tensors on one device. They are copied to the CPU, and the result back to that device.
         `torch.compile` breaks the graph around it, and an exported model would contain its result as a
-        constant. It raises:
+        constant.
 
+    Raises:
         RuntimeError: a gradient is needed and there is no backward, or a second derivative is needed.
         TypeError: an array has another dtype, a result is no array, an input is no tensor or is bfloat16.
-        ValueError: a gradient has another shape, there is not one for each input, or the inputs lie on
-            two devices.
+        ValueError: a gradient has another shape, there is not one for each input, or the devices differ.
     """
     code = _NumpyCode(forward, backward)
 

@@ -18,9 +18,8 @@ class DorefaScale(Scale):
     bit, use `ObservedScale` with the observer `mean`, as the paper does.
 
     Args:
-        high: the largest code of the grid.
+        high, axis: as for `Scale`.
         shape: of the maximum: `()`, or `(O, 1, 1, 1)`.
-        axis: the channel axis that has its own maxima; None: one for the tensor.
 
     Buffers: `largest`, float32: max |tanh(w)| of the current weight in every mode, until frozen.
 

@@ -28,9 +28,8 @@ class LearnedScale(Scale):
     uniform one on 23, and training uses more of them only slowly. At 8 bits an observed scale uses all.
 
     Args:
-        high: the largest code of the grid.
+        high, axis: as for `Scale`.
         shape: of the scale: `()`, or `(O, 1, 1, 1)` for a convolution's weight.
-        axis: the channel axis that has its own scales; None: one scale for the tensor.
 
     Parameters: `value`, float32. Buffers: `batches`, int64: how many were observed.
 

@@ -17,10 +17,9 @@ class ObservedScale(Scale):
     in every mode, until it is frozen.
 
     Args:
-        high: the largest code of the grid.
+        high, axis: as for `Scale`.
         observer: a name in `OBSERVERS`.
         shape: of the scale: `()`, or `(O, 1, 1, 1)` for a convolution's weight.
-        axis: the channel axis that has its own scales; None: one scale for the tensor.
 
     Raises:
         ValueError: the observer is unknown.

@@ -13,19 +13,12 @@ STEP = 1e-6
 
 @dataclass(frozen=True)
 class FunctionAtPoint:
-    """A function, its arguments (floating-point tensors in float64), and which of them get a gradient.
+    """A function, its arguments, and its stated gradient, if there is one."""
 
-    Attributes:
-        function: tensors and other arguments -> a tensor, or a tuple of tensors.
-        arguments: of the function.
-        wrt: positions of the arguments to differentiate.
-        surrogate: `surrogate(*gs, *arguments)` -> the stated gradients of the arguments in `wrt`, or None.
-    """
-
-    function: Callable[..., Any]
-    arguments: tuple[Any, ...]
-    wrt: tuple[int, ...]
-    surrogate: Callable[..., Any] | None
+    function: Callable[..., Any]  # tensors and other arguments -> one tensor or several
+    arguments: tuple[Any, ...]  # floating-point tensors are float64
+    wrt: tuple[int, ...]  # positions of the arguments to differentiate
+    surrogate: Callable[..., Any] | None  # `(*gs, *arguments)` -> the gradients of the arguments in `wrt`
 
     @property
     def source(self) -> str:
@@ -94,10 +87,8 @@ class FunctionAtPoint:
         assert self.surrogate is not None
         results = _as_tuple(self.surrogate(*gs, *arguments))
         if len(results) != len(self.wrt):
-            raise ValueError(
-                f"surrogate must return one gradient for each of the {len(self.wrt)} inputs that get one, "
-                f"got {len(results)}"
-            )
+            rule = f"one gradient for each of the {len(self.wrt)} inputs that get one"
+            raise ValueError(f"surrogate must return {rule}, got {len(results)}")
         return [g.expand_as(x) for g, x in zip(results, self.differentiated(arguments), strict=True)]
 
 

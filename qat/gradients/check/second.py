@@ -41,9 +41,6 @@ def second_derivative(f: FunctionAtPoint) -> Iterator[str]:
                 x.requires_grad_()
             return f.gradients(xs, roots, create_graph)
 
-    def stated(*arguments: Any) -> list[Tensor]:
-        return f.stated_gradients(arguments[count:], arguments[:count])
-
     wrt = (*f.wrt, *range(count, count + len(gs)))
     names = [f"input {i}" for i in f.wrt] + [f"upstream gradient {i}" for i in range(len(gs))]
     first = FunctionAtPoint(gradients, (*f.arguments, *gs), wrt, None)
@@ -54,12 +51,14 @@ def second_derivative(f: FunctionAtPoint) -> Iterator[str]:
     if f.surrogate is None:
         truth = first.true_gradients(weights)
     else:
-        surrogate = replace(first, function=stated)
+        surrogate = replace(first, function=lambda *xs: f.stated_gradients(xs[count:], xs[:count]))
         truth = surrogate.gradients(surrogate.leaves(), weights)
     refused, wrong, right = [], [], []
     for name, true, variable in zip(names, truth, first.differentiated(leaves), strict=True):
+        got = None
         try:
-            got = _gradient(scalar, variable)
+            if scalar.requires_grad:
+                (got,) = torch.autograd.grad(scalar, variable, retain_graph=True, allow_unused=True)
         except RuntimeError as error:
             if any(words in str(error) for words in ACCIDENTS):
                 raise
@@ -82,10 +81,3 @@ def _hint(what: str, right: Sequence[str]) -> str:
     if what != "missing" or right:
         return f"perhaps an intermediate of forward is a constant in the backward: {remedy}"
     return f"the gradient has no graph (once_differentiable, detach, NumPy) and drops out of sums: {remedy}"
-
-
-def _gradient(scalar: Tensor, variable: Tensor) -> Tensor | None:
-    if not scalar.requires_grad:
-        return None
-    (found,) = torch.autograd.grad(scalar, variable, retain_graph=True, allow_unused=True)
-    return found
