@@ -41,8 +41,7 @@ def weight_quantizer(
         weight: `(O, I, kH, kW)`, or any shape.
         bits: 1 to 8, or 16. At one bit every scale that is not `learned` is the mean magnitude.
         axis: the channel axis that has its own scales; None: one scale for the tensor.
-        scale: `observed` is measured on the current weight, `learned` is trained (LSQ), `dorefa` is fixed
-            after a tanh.
+        scale: `observed` (measured on the current weight), `learned` (LSQ) or `dorefa` (fixed, after a tanh).
         observer: of an observed scale: `max`, `percentile` (99.9) or `mse` (least squared error).
         power_of_two: round the scale to a power of two; with `mse`, to the best one.
         rounding: a rounding of `qat.gradients`, or a user-defined one.
@@ -86,16 +85,15 @@ def activation_quantizer(
         sample: an example of the activation, any shape.
         bits: 1 to 8, or 16.
         signed: whether the activation may be negative.
-        scale: `observed` is a moving average, `learned` is trained (LSQ), `pact` is a learned clip.
-        observer: the statistic that is averaged: `ema` (the maximum), `percentile` (99.9) or `mse` (least
-            squared error).
+        scale: `observed` (a moving average), `learned` (LSQ) or `pact` (a learned clip).
+        observer: the averaged statistic: `ema` (the maximum), `percentile` (99.9), `mse` (least squared error).
         power_of_two: round the scale to a power of two.
         asymmetric: use an unsigned grid with a zero point, and averages of minimum and maximum.
         rounding: as for `weight_quantizer`.
 
     Raises:
-        ValueError: an argument is none of these; an observer is given for a scale that is not observed;
-            `pact` for a signed activation; `asymmetric` without `observed` and `ema`.
+        ValueError: as for `weight_quantizer`; `pact` for a signed activation; `asymmetric` without `observed`
+            and `ema`.
     """
     names = get_args(ActivationScaleName), get_args(ActivationObserverName)
     _check_names("activation", scale, names[0], observer, names[1])
@@ -125,10 +123,8 @@ def _check_names(of: str, scale: str, scales: Any, observer: str, observers: Any
     if observer not in observers:
         raise unknown_name(f"{of} observer", observer, observers)
     if scale != "observed" and observer != observers[0]:
-        raise ValueError(
-            f"{of} observer must be {observers[0]} with scale={scale!r}, got {observer!r}; only an observed "
-            "scale has an observer"
-        )
+        rule = f"{of} observer must be {observers[0]} with scale={scale!r}"
+        raise ValueError(f"{rule}, got {observer!r}; only an observed scale has an observer")
 
 
 def _initialized(grid: IntGrid, scale: Scale, power_of_two: bool, rounding: Rounding, x: Tensor) -> Quantizer:

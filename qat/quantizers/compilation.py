@@ -20,13 +20,9 @@ def build_kernels(device: torch.device | str = "cpu", track: Callable[..., Any] 
 
     The compiled code is cached on disk: the first process needs up to 40 s, later ones a few seconds.
 
-    Args:
-        device: where the tensors will be.
-        track: returns an iterator over the list of kernels, and may show progress.
-
-    Returns:
-        Whether the kernels can be used. Without a compiler, or with QAT_COMPILE=0 in the environment, they
-        cannot; one line of the log says why.
+    `track` returns an iterator over the list of kernels, and may show progress. The result says whether the
+    kernels can be used. Without a compiler, or with QAT_COMPILE=0 in the environment, they cannot; one line
+    of the log says why.
     """
     device = torch.device(device)
     if os.environ.get("QAT_COMPILE") == "0":

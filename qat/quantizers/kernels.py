@@ -36,9 +36,8 @@ def forward(
     Args:
         x: any shape.
         scale: float32, > 0, broadcasts against x.
-        low: the smallest code.
-        high: the largest code.
-        clamps_first: whether codes are clamped before they are rounded, which changes the mask alone.
+        low, high: the smallest and the largest code.
+        clamps_first: whether codes are clamped before they are rounded, which changes only the mask.
         relu: quantize `max(x, 0)`. `low` must be 0.
         compiled: use the fused pass if it supports x.
 
@@ -118,20 +117,20 @@ def _value_and_mask(
     mask = v.eq_(code)
     if clamps_first:
         code.round_()
-    return _dequantize(code, scale), _relu_backward(mask, wide) if relu else mask
+    return _dequantize(code, scale), _where_positive(mask, wide) if relu else mask
 
 
 def _mask_and_scale_terms(
     g: Tensor, x: Tensor, scale: Tensor, low: Bound, high: Bound, relu: bool
 ) -> tuple[Tensor, Tensor]:
-    """The mask of x's gradient, and what each element adds to the gradient of the scale."""
+    """The mask of x's gradient, and the term of each element in the gradient of the scale."""
     wide = _upcast(x)
     v = wide / scale
     clamped = _clamp(v, low, high)
     mask = v.eq_(clamped)
     # Outside the grid, the code `low` or `high` itself is the factor of g.
     error = clamped.round().sub_(clamped.mul_(mask))
-    return _relu_backward(mask, wide) if relu else mask, error.mul_(g)
+    return _where_positive(mask, wide) if relu else mask, error.mul_(g)
 
 
 def _upcast(x: Tensor) -> Tensor:
@@ -139,12 +138,12 @@ def _upcast(x: Tensor) -> Tensor:
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
+def _where_positive(mask: Tensor, x: Tensor) -> Tensor:
+    return torch.ops.aten.threshold_backward(mask, x, 0)
+
+
 def _clamp(x: Tensor, low: Bound, high: Bound) -> Tensor:
     return torch.clamp(x, low, high)  # type: ignore[arg-type] # both are numbers, or both are tensors
-
-
-def _relu_backward(g: Tensor, x: Tensor) -> Tensor:
-    return torch.ops.aten.threshold_backward(g, x, 0)
 
 
 def _dequantize(code: Tensor, scale: Tensor) -> Tensor:

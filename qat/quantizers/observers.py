@@ -117,18 +117,13 @@ def evenly_spaced(x: Tensor) -> Tensor:
 class Observer:
     """A statistic, and the averaging constant of its moving average.
 
-    Args:
-        measure: `(x, axis, high)` -> the magnitude that the highest code represents.
-        subsample: x -> fewer elements, for which `measure` without an axis returns the same.
-        averaging_constant: the weight of the newest batch in the moving average, in (0, 1]; None: there is no
-            average, and the scale is measured on the current tensor in every mode (weights).
-        passes_outside: whether the gradient of x passes beyond the ends of the grid, too.
+    Without an averaging constant (None) the scale is measured on the current tensor in every mode.
     """
 
-    measure: Callable[[Tensor, int | None, int], Tensor]
-    subsample: Callable[[Tensor], Tensor]
-    averaging_constant: float | None
-    passes_outside: bool = False
+    measure: Callable[[Tensor, int | None, int], Tensor]  # `(x, axis, high)` -> magnitude of the highest code
+    subsample: Callable[[Tensor], Tensor]  # x -> fewer elements with the same `measure` without an axis
+    averaging_constant: float | None  # the weight of the newest batch, in (0, 1]
+    passes_outside: bool = False  # as in `Scale`
 
 
 ObserverName = Literal[

@@ -34,14 +34,12 @@ class Quantizer(nn.Module):
 
     Shape: any -> the same, in the dtype and memory format of x. The scale broadcasts against x.
 
-    Attributes:
-        enabled: if False, `forward` returns x unchanged, and nothing is observed.
-        compiled_on: the device type on which large tensors go through compiled kernels, set by
-            `compile_kernels`; None: they go through eager kernels. Not part of the state.
-
-    State: that of the scale, and an entry with the grid, the kind of the scale, `enabled` and whether the
-    scale is frozen. Loading a state of another grid or kind raises a ValueError.
+    The state is that of the scale, and an entry with the grid, the kind of the scale, `enabled` and whether
+    the scale is frozen. Loading a state of another grid or kind raises a ValueError.
     """
+
+    enabled: bool  # if False, `forward` returns x unchanged, and nothing is observed
+    compiled_on: str | None  # the device type where `compile_kernels` lets large tensors use its kernels
 
     def __init__(self, grid: IntGrid, scale: Scale, rounding: Rounding = round_ste) -> None:
         super().__init__()
@@ -49,7 +47,7 @@ class Quantizer(nn.Module):
         self.scale = scale
         self.rounding = rounding
         self.enabled = True
-        self.compiled_on: str | None = None
+        self.compiled_on = None
         self.register_load_state_dict_pre_hook(_check_state)
 
     def forward(self, x: Tensor, relu: bool = False) -> Tensor:
@@ -97,7 +95,7 @@ class Quantizer(nn.Module):
         return self.compiled_on == x.device.type and kernels.is_fusible(x)
 
     def _is_fusible(self) -> bool:
-        """Whether one Function does everything, as for the most used rounding and scales."""
+        """Whether one Function does everything."""
         return self.effective_rounding is round_ste and self.scale.is_fusible and self.grid.step == 1
 
     def _fused(self, x: Tensor, relu: bool) -> Tensor:

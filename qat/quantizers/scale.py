@@ -24,22 +24,15 @@ class Scale(nn.Module):
         high: the largest code of the grid.
         axis: the channel axis that has its own scales; None: one scale for the tensor.
 
-    Class attributes:
-        statistic: the name of the buffer or parameter that stores what `measure` returns.
-        clamps_first: codes are clamped to the grid before they are rounded, so that the gradient passes where
-            `low <= x / scale <= high`.
-        passes_outside: the gradient of x passes beyond the ends of the grid, too.
-        is_dynamic: in eval mode the scale is measured on the current tensor, until it is frozen.
-
     Attributes:
         value: the stored scale.
         frozen: the scale does not change. The quantizer does not call `observe` while it is frozen.
     """
 
-    statistic: str = "value"
-    clamps_first: bool = False
-    passes_outside: bool = False
-    is_dynamic: bool = False
+    statistic: str = "value"  # the buffer or parameter that stores what `measure` returns
+    clamps_first: bool = False  # the gradient passes where `low <= x / scale <= high`
+    passes_outside: bool = False  # the gradient of x passes beyond the ends of the grid, too
+    is_dynamic: bool = False  # in eval mode the scale is measured on the current tensor, until it is frozen
 
     def __init__(self, high: int, axis: int | None = None) -> None:
         super().__init__()
@@ -111,7 +104,7 @@ class Scale(nn.Module):
                 self.get_parameter(name).requires_grad_(True)
 
     def extra_repr(self) -> str:
-        return f"shape={tuple(self.value.shape)}, axis={self.axis}"
+        return f"shape={tuple(getattr(self, self.statistic).shape)}, axis={self.axis}"
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
         # half(), double() and to() must not change a scale's dtype. torch has no public way to exclude a
