@@ -86,7 +86,7 @@ def activation_quantizer(
         bits: 1 to 8, or 16.
         signed: whether the activation may be negative.
         scale: `observed` (a moving average), `learned` (LSQ) or `pact` (a learned clip).
-        observer: the averaged statistic: `ema` (the maximum), `percentile` (99.9), `mse` (least squared error).
+        observer: the averaged statistic: `ema` (maximum), `percentile` (99.9), `mse` (least squared error).
         power_of_two: round the scale to a power of two.
         asymmetric: use an unsigned grid with a zero point, and averages of minimum and maximum.
         rounding: as for `weight_quantizer`.

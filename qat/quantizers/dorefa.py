@@ -42,9 +42,6 @@ class DorefaScale(Scale):
             return torch.full_like(self.largest, torch.nan)
         return largest_magnitude(x, self.axis, self.high).tanh().clamp(min=SMALLEST)
 
-    def observe(self, x: Tensor) -> None:
-        self.initialize(x)
-
     def transform(self, x: Tensor, scale: Tensor) -> Tensor:
         if x.numel() == 0:
             return x

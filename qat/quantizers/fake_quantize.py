@@ -26,7 +26,7 @@ class FakeQuantize(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, scale: Tensor, *options: Any) -> Tensor:
-        """`options`: the arguments of `kernels.forward` after the scale."""
+        # The options are the further arguments of `kernels.forward`.
         value, mask = kernels.forward(x, scale, *options)
         ctx.save_for_backward(mask)
         ctx.compiled = options[-1]

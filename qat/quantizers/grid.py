@@ -19,18 +19,13 @@ class IntGrid:
     By default a signed grid is narrow (4 bits: -7..7; full: -8..7). An unsigned grid is full (4 bits: 0..15).
     At one bit the signed grid is {-1, +1}, the unsigned one {0, 1}.
 
-    Args:
-        bits: 1 to 8, or 16.
-        signed: whether codes may be negative.
-        narrow: omit the lowest code of a signed grid, so that it is symmetric; None means `signed`.
-
     Raises:
         ValueError: `bits` is not 1 to 8 or 16, or `narrow` does not fit the grid.
     """
 
     bits: int
-    signed: bool = True
-    narrow: bool | None = None
+    signed: bool = True  # whether codes may be negative
+    narrow: bool | None = None  # omit the lowest code of a signed grid; None means `signed`
 
     def __post_init__(self) -> None:
         check_bits("bits", self.bits)

@@ -37,6 +37,7 @@ class LearnedScale(Scale):
     """
 
     clamps_first = True
+    is_fusible = True
     batches: Tensor
 
     def __init__(self, high: int, shape: tuple[int, ...] = (), axis: int | None = None) -> None:

@@ -38,6 +38,7 @@ class ObservedScale(Scale):
             raise unknown_name("observer", observer, OBSERVERS)
         self.observer = OBSERVERS[observer]
         self.passes_outside = self.observer.passes_outside
+        self.is_fusible = not self.passes_outside
         self.is_dynamic = self.observer.averaging_constant is None
         self.register_buffer("value", torch.ones(shape))
         self.register_buffer("batches", torch.zeros((), dtype=torch.int64))
@@ -52,12 +53,12 @@ class ObservedScale(Scale):
 
     @torch.no_grad()
     def observe(self, x: Tensor) -> None:
-        new = self.measure(x)
-        if self.observer.averaging_constant is None:  # ranks have the same weights
+        new, constant = self.measure(x), self.observer.averaging_constant
+        if constant is None:  # ranks have the same weights
             update_average(self.value, self.batches, new, new.isfinite(), 1.0)
         else:
             new = max_over_ranks(new)
-            update_average(self.value, self.batches, new, new > 0, self.observer.averaging_constant)
+            update_average(self.value, self.batches, new, new > 0, constant)
 
     @torch.no_grad()
     def forward(self, x: Tensor) -> Tensor:

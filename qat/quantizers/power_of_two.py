@@ -17,13 +17,13 @@ def round_exponent(scale: Tensor) -> Tensor:
 
     Source: Jain et al. 2020, "Trained quantization thresholds", section 3.2, which rounds the exponent up.
     """
-    return straight_through(scale, _nearest_power_of_two)
 
+    def nearest(scale: Tensor) -> Tensor:
+        mantissa, _ = torch.frexp(scale)  # in [0.5, 1)
+        # Exact, unlike exp2(round(log2(scale))). No float is the square root of 0.5, so there are no ties.
+        return scale / mantissa * torch.where(mantissa < math.sqrt(0.5), 0.5, 1.0)
 
-def _nearest_power_of_two(scale: Tensor) -> Tensor:
-    mantissa, _ = torch.frexp(scale)  # in [0.5, 1)
-    # Exact, unlike exp2(round(log2(scale))). No float is the square root of 0.5, so that there are no ties.
-    return scale / mantissa * torch.where(mantissa < math.sqrt(0.5), 0.5, 1.0)
+    return straight_through(scale, nearest)
 
 
 class PowerOfTwo(Scale):
@@ -39,6 +39,8 @@ class PowerOfTwo(Scale):
         self.clamps_first = inner.clamps_first
         self.passes_outside = inner.passes_outside
         self.is_dynamic = inner.is_dynamic
+        self.is_fusible = inner.is_fusible
+        self.kind = f"PowerOfTwo({inner.kind})"
 
     def forward(self, x: Tensor) -> Tensor:
         return round_exponent(self.inner(x))
@@ -49,14 +51,6 @@ class PowerOfTwo(Scale):
         stored = self.inner.value
         assert isinstance(stored, Tensor)
         return round_exponent(stored.detach().abs())
-
-    @property
-    def kind(self) -> str:
-        return f"PowerOfTwo({self.inner.kind})"
-
-    @property
-    def is_fusible(self) -> bool:
-        return self.inner.is_fusible
 
     def measure(self, x: Tensor) -> Tensor:
         return self.inner.measure(x)

@@ -29,8 +29,8 @@ class Quantizer(nn.Module):
     Args:
         grid: the allowed integers.
         scale: the source of the scale: `ObservedScale`, `LearnedScale`, ...
-        rounding: a rounding of `qat.gradients` or a user-defined one; its argument is `x / scale`. In eval
-            mode `round_ste` replaces `round_stochastic`.
+        rounding: from `qat.gradients`, or user-defined; its argument is `x / scale`. In eval mode
+            `round_ste` replaces `round_stochastic`.
 
     Shape: any -> the same, in the dtype and memory format of x. The scale broadcasts against x.
 
@@ -166,7 +166,6 @@ def _check_state(quantizer: Quantizer, state_dict: dict[str, Any], prefix: str, 
     for argument, form in (("bits", "{bits} bits ({low}..{high})"), ("scale", "a scale of the kind {scale}")):
         theirs, ours = form.format(**stored), form.format(**own)
         if theirs != ours:
-            raise ValueError(
-                f"{prefix.rstrip('.')}: the state to load has {theirs}, the model has {ours}; set the "
-                f"model's {argument} to {'those' if argument == 'bits' else 'that'} of the state"
-            )
+            remedy = f"set the model's {argument} to {'those' if argument == 'bits' else 'that'} of the state"
+            name = prefix.rstrip(".")
+            raise ValueError(f"{name}: the state to load has {theirs}, the model has {ours}; {remedy}")

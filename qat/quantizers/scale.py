@@ -26,6 +26,7 @@ class Scale(nn.Module):
 
     Attributes:
         value: the stored scale.
+        kind: the meaning of the statistic, compared when a state is loaded.
         frozen: the scale does not change. The quantizer does not call `observe` while it is frozen.
     """
 
@@ -33,11 +34,13 @@ class Scale(nn.Module):
     clamps_first: bool = False  # the gradient passes where `low <= x / scale <= high`
     passes_outside: bool = False  # the gradient of x passes beyond the ends of the grid, too
     is_dynamic: bool = False  # in eval mode the scale is measured on the current tensor, until it is frozen
+    is_fusible: bool = False  # there is no transform, zero point or gradient beyond the ends of the grid
 
     def __init__(self, high: int, axis: int | None = None) -> None:
         super().__init__()
         self.high = high
         self.axis = axis
+        self.kind = type(self).__name__
         self.frozen = False
         self._learned: list[str] = []  # parameters from which `freeze` has taken requires_grad
 
@@ -46,10 +49,9 @@ class Scale(nn.Module):
         """The statistic of `x` alone; not finite if x is empty or not finite."""
         raise NotImplementedError
 
-    @abstractmethod
     def observe(self, x: Tensor) -> None:
-        """Update the scale by one batch, unless the batch is empty or not finite."""
-        raise NotImplementedError
+        """Update the scale by one batch, unless that is empty or not finite; by default, initialize it."""
+        self.initialize(x)
 
     def forward(self, x: Tensor) -> Tensor:
         """The scale for `x`, > 0; by default the stored one. Shape: any -> the scale's."""
@@ -74,18 +76,6 @@ class Scale(nn.Module):
     def zero_point(self, scale: Tensor) -> Tensor | None:
         """The code of 0.0 for the scale from `forward`, a float without a fraction; None means 0."""
         return None
-
-    @property
-    def kind(self) -> str:
-        """What the statistic means; compared when a state is loaded."""
-        return type(self).__name__
-
-    @property
-    def is_fusible(self) -> bool:
-        """Whether one Function can do everything: no transform, zero point or gradient outside the grid."""
-        kind = type(self)
-        overrides = kind.transform is not Scale.transform or kind.zero_point is not Scale.zero_point
-        return not overrides and not self.passes_outside
 
     def freeze(self) -> None:
         """Keep the scale as it is; a dynamic one no longer depends on the current tensor."""
