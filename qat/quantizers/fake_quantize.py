@@ -105,12 +105,9 @@ class Multiply(torch.autograd.Function):
         return code * scale + 0.0  # -0.0 becomes 0.0
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor | None]:
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         if not ctx.needs_input_grad[1]:
             return g, None
         code, scale = ctx.saved_tensors
         grad_scale = (g * code).sum_to_size(scale.shape).to(scale.dtype)
-        return (
-            refuse_second_derivative(g, code, scale, name=LEARNED),
-            refuse_second_derivative(grad_scale, g, code, scale, name=LEARNED),
-        )
+        return tuple(refuse_second_derivative(t, g, code, scale, name=LEARNED) for t in (g, grad_scale))

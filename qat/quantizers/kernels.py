@@ -85,10 +85,7 @@ def backward(g: Tensor, mask: Tensor, compiled: bool) -> Tensor:
 def learned_backward(
     g: Tensor, x: Tensor, scale: Tensor, low: int, high: int, relu: bool, compiled: bool
 ) -> tuple[Tensor, Tensor]:
-    """The gradients of `FakeQuantizeLearned`: that of x and that of the scale.
-
-    `g` is the gradient of the value, in x's dtype; the other arguments are those of `forward`.
-    """
+    """The gradients of x and of the scale in `FakeQuantizeLearned`; the arguments are those of `forward`."""
     if torch.compiler.is_compiling():
         return _learned_kernel(g, x, scale, low, high, relu)
     if compiled and (rows := _matrix_rows(x, scale)) and g.stride() == x.stride() and is_dense(g):
@@ -117,7 +114,7 @@ def _value_and_mask(
     mask = v.eq_(code)
     if clamps_first:
         code.round_()
-    return _dequantize(code, scale), _where_positive(mask, wide) if relu else mask
+    return _dequantize(code, scale), torch.ops.aten.threshold_backward(mask, wide, 0) if relu else mask
 
 
 def _mask_and_scale_terms(
@@ -130,16 +127,12 @@ def _mask_and_scale_terms(
     mask = v.eq_(clamped)
     # Outside the grid, the code `low` or `high` itself is the factor of g.
     error = clamped.round().sub_(clamped.mul_(mask))
-    return _where_positive(mask, wide) if relu else mask, error.mul_(g)
+    return torch.ops.aten.threshold_backward(mask, wide, 0) if relu else mask, error.mul_(g)
 
 
 def _upcast(x: Tensor) -> Tensor:
     """In float32 or wider: computed in bfloat16, 18 % of 8-bit codes would differ."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
-
-
-def _where_positive(mask: Tensor, x: Tensor) -> Tensor:
-    return torch.ops.aten.threshold_backward(mask, x, 0)
 
 
 def _clamp(x: Tensor, low: Bound, high: Bound) -> Tensor:

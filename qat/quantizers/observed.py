@@ -18,11 +18,8 @@ class ObservedScale(Scale):
 
     Args:
         high, axis: as for `Scale`.
-        observer: a name in `OBSERVERS`.
+        observer: a name in `OBSERVERS`; any other raises a ValueError.
         shape: of the scale: `()`, or `(O, 1, 1, 1)` for a convolution's weight.
-
-    Raises:
-        ValueError: the observer is unknown.
 
     Buffers: `value`, float32, > 0; `batches`, int64: how many were observed.
     """

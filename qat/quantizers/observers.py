@@ -7,12 +7,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from qat.quantizers.scale import SMALLEST
+
 AVERAGING_CONSTANT = 0.1  # the weight of the newest batch in a moving average
 ONE_IN = 1000  # elements lies above the 99.9th percentile
 SAMPLE = 2**16  # elements per channel that `percentile` and `mse` look at
 FRACTIONS = tuple(k / 20 for k in range(20, 0, -1))  # of the maximum, compared by `mse`
-_TINY = torch.finfo(torch.float32).tiny
-
 
 # Shape of each statistic: any -> `()`, or with axis 0 `(O, I, kH, kW)` -> `(O, 1, 1, 1)`. It is float32.
 
@@ -53,7 +53,7 @@ def mse_magnitude(x: Tensor, axis: int | None, high: int) -> Tensor:
     """
     rows = _sampled_rows(x, axis)
     largest = rows.amax(1, keepdim=True)
-    candidates = ((largest * f, (largest * (f / high)).clamp(min=_TINY)) for f in FRACTIONS)
+    candidates = ((largest * f, (largest * (f / high)).clamp(min=SMALLEST)) for f in FRACTIONS)
     return _least_error(rows, high, candidates).reshape(channel_shape(x, axis))
 
 
@@ -65,7 +65,7 @@ def mse_power_of_two_magnitude(x: Tensor, axis: int | None, high: int) -> Tensor
     rows = _sampled_rows(x, axis)
     _, exponent = torch.frexp(rows.amax(1, keepdim=True) / high)
     ones = torch.ones_like(rows[:, :1])
-    scales = (torch.ldexp(ones, exponent - less).clamp(min=_TINY) for less in range(4))
+    scales = (torch.ldexp(ones, exponent - less).clamp(min=SMALLEST) for less in range(4))
     least = _least_error(rows, high, ((high * scale, scale) for scale in scales))
     return least.reshape(channel_shape(x, axis))
 

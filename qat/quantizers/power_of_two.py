@@ -27,11 +27,7 @@ def round_exponent(scale: Tensor) -> Tensor:
 
 
 class PowerOfTwo(Scale):
-    """Another scale, rounded to a power of two: `round_exponent(inner(x))`.
-
-    Args:
-        inner: any scale. All state and the gradient are those of `inner`.
-    """
+    """Another scale, rounded to a power of two: `round_exponent(inner(x))`. All state is that of `inner`."""
 
     def __init__(self, inner: Scale) -> None:
         super().__init__(inner.high, inner.axis)

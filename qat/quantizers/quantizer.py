@@ -56,7 +56,8 @@ class Quantizer(nn.Module):
             return x.relu() if relu else x
         if self.training:
             self.observe(x, relu)
-        if self._is_fusible() and not (relu and self.scale.is_dynamic):
+        one_function = self.effective_rounding is round_ste and self.scale.is_fusible and self.grid.step == 1
+        if one_function and not (relu and self.scale.is_dynamic):
             return self._fused(x, relu)
         codes, scale, _ = self._composed(x.relu() if relu else x)
         value: Tensor = Multiply.apply(codes, scale)
@@ -93,10 +94,6 @@ class Quantizer(nn.Module):
     def uses_compiled_kernels(self, x: Tensor) -> bool:
         """Whether this tensor goes through the compiled kernels."""
         return self.compiled_on == x.device.type and kernels.is_fusible(x)
-
-    def _is_fusible(self) -> bool:
-        """Whether one Function does everything."""
-        return self.effective_rounding is round_ste and self.scale.is_fusible and self.grid.step == 1
 
     def _fused(self, x: Tensor, relu: bool) -> Tensor:
         scale, high, compiled = self.scale(x), self.grid.high, self.compiled_on == x.device.type
