@@ -51,7 +51,7 @@ class Quantizer(nn.Module):
         self.register_load_state_dict_pre_hook(_check_state)
 
     def forward(self, x: Tensor, relu: bool = False) -> Tensor:
-        """The values on the grid; with `relu`, those of `max(x, 0)`, usually without keeping that."""
+        """The values on the grid; with `relu`, those of `quantizer(x.relu())`, usually with less memory."""
         if not self.enabled:
             return x.relu() if relu else x
         if self.training:

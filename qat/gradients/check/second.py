@@ -35,7 +35,7 @@ def second_derivative(f: FunctionAtPoint) -> Iterator[str]:
 
     def gradients(*arguments: Any) -> list[Tensor]:
         xs, roots = arguments[:count], arguments[count:]
-        create_graph = torch.is_grad_enabled()
+        create_graph = torch.is_grad_enabled()  # not so during central differences
         with torch.enable_grad():
             for x in f.differentiated(xs):
                 x.requires_grad_()
