@@ -61,26 +61,7 @@ class FunctionAtPoint:
         """The right gradients: the stated ones, or central differences."""
         if self.surrogate is not None:
             return [x.detach() for x in self.stated_gradients(gs, self.arguments)]
-        return self._central_differences(gs)
-
-    @torch.no_grad()
-    def _central_differences(self, gs: Sequence[Tensor]) -> list[Tensor]:
-        points = [copied(x) for x in self.arguments]
-
-        def moved(element: Tensor, to: float) -> Tensor:
-            element.fill_(to)
-            return inner_product(self.outputs([copied(x) for x in points]), gs)
-
-        found = []
-        for point in self.differentiated(points):
-            elements = point.view(-1)
-            slopes = torch.zeros_like(elements)
-            for element, slope in zip(elements.unbind(), slopes.unbind(), strict=True):
-                middle = element.item()
-                slope.copy_((moved(element, middle + STEP) - moved(element, middle - STEP)) / (2 * STEP))
-                element.fill_(middle)
-            found.append(slopes.view_as(point))
-        return found
+        return central_differences(lambda xs: inner_product(self.outputs(xs), gs), self.arguments, self.wrt)
 
     def stated_gradients(self, gs: Sequence[Tensor], arguments: Sequence[Any]) -> list[Tensor]:
         """The surrogate's gradients, with their graph."""
@@ -99,6 +80,29 @@ def _as_tuple(result: Any) -> tuple[Any, ...]:
 def copied(x: Any) -> Any:
     """A contiguous copy of a tensor without its graph; anything else as it is."""
     return x.detach().clone(memory_format=torch.contiguous_format) if isinstance(x, Tensor) else x
+
+
+@torch.no_grad()
+def central_differences(
+    scalar: Callable[[Sequence[Any]], Tensor], arguments: Sequence[Any], wrt: Sequence[int]
+) -> list[Tensor]:
+    """Derivatives of a scalar function with respect to each element of the arguments in `wrt`."""
+    points = [copied(x) for x in arguments]
+
+    def moved(element: Tensor, to: float) -> Tensor:
+        element.fill_(to)
+        return scalar([copied(x) for x in points])
+
+    found = []
+    for point in (points[position] for position in wrt):
+        elements = point.view(-1)
+        slopes = torch.zeros_like(elements)
+        for element, slope in zip(elements.unbind(), slopes.unbind(), strict=True):
+            middle = element.item()
+            slope.copy_((moved(element, middle + STEP) - moved(element, middle - STEP)) / (2 * STEP))
+            element.fill_(middle)
+        found.append(slopes.view_as(point))
+    return found
 
 
 def inner_product(ys: Sequence[Tensor], gs: Sequence[Tensor]) -> Tensor:
