@@ -10,8 +10,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from qat.experiment.display import Display
-from qat.experiment.plan import TrainingRun
-from qat.experiment.run import FILES, train
+from qat.experiment.plan import FILES, TrainingRun
+from qat.experiment.run import train
 from qat.names import one_line
 from qat.training.result import versions
 from qat.whole_file import write_whole
@@ -71,32 +71,26 @@ def train_on_cluster(runs: Sequence[TrainingRun], out: Path, display: Display, c
 
     The workers need this package, data at the same `data_root`, and modules that the options name by import
     path. A run that fails leaves the others going.
-
-    Args:
-        runs: in the order in which they are submitted.
-        out: the folder of their folders.
-        display: is told what happens.
-        client: of the scheduler; see `connected`.
     """
     from distributed import as_completed
 
     # `pure=False`: Dask must not remember a run that failed.
     futures = {client.submit(_train_remotely, run, pure=False): run for run in runs}
     for run in runs:
-        display.begin(run)
+        display.tell(run, "begin")
     try:
         for future in as_completed(list(futures)):
             run = futures[future]
             try:
                 accuracy, files = future.result()
             except Exception as error:  # whatever a run fails with on another machine
-                display.fail(run, one_line(error) or type(error).__name__)
+                display.tell(run, "fail", one_line(error) or type(error).__name__)
                 continue
             folder = out / run.folder
             folder.mkdir(parents=True, exist_ok=True)
             for name in FILES:  # in this order: result.json is the last
                 write_whole(folder / name, files[name])
-            display.end(run, accuracy)
+            display.tell(run, "end", accuracy)
     finally:
         client.cancel(list(futures))
 

@@ -3,13 +3,13 @@
 import json
 import math
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from qat.experiment.plan import TrainingRun
-from qat.experiment.run import is_finished
 from qat.whole_file import write_json
 
 
@@ -23,24 +23,21 @@ def complete(runs: Sequence[TrainingRun], out: Path, equal: Sequence[tuple[str, 
         out: the folder of their folders.
         equal: pairs of setups that must agree bit for bit, at the same seed and swept values.
     """
-    finished = {run.folder: run for run in runs if is_finished(run, out)}
-    before = {name: json.loads((out / name / "result.json").read_text("utf-8")) for name in finished}
-    cells = {(run.setup, run.seed, json.dumps(run.sweep)): name for name, run in finished.items()}
-    after = {
-        name: {key: value for key, value in before[name].items() if key != "difference"}
-        | {"sweep": run.sweep}
-        for name, run in finished.items()
-    }
-    for one, other in equal:
-        for (setup, seed, sweep), name in cells.items():
-            twin = cells.get((other, seed, sweep))
-            if setup == one and twin:
-                apart = difference(out / name, out / twin, set(before[name]["gradient_norm"]))
-                holder, to = (name, other) if "difference" not in after[name] else (twin, one)
-                after[holder]["difference"] = {"to": to, **apart}
-    for name, result in after.items():
-        if result != before[name]:
-            write_json(out / name / "result.json", result)
+    finished = [run for run in runs if run.is_finished(out)]
+    before = {run: (out / run.folder / "result.json").read_text("utf-8") for run in finished}
+    after = {run: json.loads(text) | {"sweep": run.sweep} for run, text in before.items()}
+    for result in after.values():
+        result.pop("difference", None)
+    twins = {(run.setup, run.seed, repr(run.sweep)): run for run in finished}
+    for (one, other), run in product(equal, finished):
+        twin = twins.get((other, run.seed, repr(run.sweep)))
+        if run.setup == one and twin:
+            apart = difference(out / run.folder, out / twin.folder, set(after[run]["gradient_norm"]))
+            holder, to = (run, other) if "difference" not in after[run] else (twin, one)
+            after[holder]["difference"] = {"to": to, **apart}
+    for run, result in after.items():
+        if result != json.loads(before[run]):
+            write_json(out / run.folder / "result.json", result)
 
 
 def difference(one: Path, other: Path, parameters: set[str]) -> dict[str, float]:

@@ -8,6 +8,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -26,52 +27,38 @@ FAILURES = (ValueError, OSError, FloatingPointError)
 
 
 @contextmanager
-def threads_of_torch(number: int) -> Iterator[None]:
-    """Inside it, torch computes with this number of threads."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def threads_of_a_run(jobs: int) -> tuple[int, int]:
-    """How many runs go on at a time, and how many threads each has.
+def shared_threads(jobs: int) -> Iterator[int]:
+    """Inside it, torch computes with the threads that each of several runs at a time has.
 
     Args:
         jobs: how many runs are asked for; 0: one for each thread that torch has on this machine.
 
+    Yields:
+        how many runs go on at a time.
+
     Raises:
-        ValueError: it is negative.
+        ValueError: `jobs` is negative.
     """
     if jobs < 0:
         raise ValueError(f"jobs must be at least 1, or 0 for one on each thread; got {jobs}")
-    threads = torch.get_num_threads()
-    jobs = jobs or threads
-    return jobs, max(1, threads // jobs)
+    before = torch.get_num_threads()
+    jobs = jobs or before
+    torch.set_num_threads(max(1, before // jobs))
+    try:
+        yield jobs
+    finally:
+        torch.set_num_threads(before)
 
 
 def train_here(runs: Sequence[TrainingRun], out: Path, display: Display) -> None:
     """Train runs one after another in this process; one that fails leaves the others going."""
     for run in runs:
-        display.begin(run)
-        try:
-            accuracy = train(run, out / run.folder, _advance_of(display, run))
-        except FAILURES as error:
-            display.fail(run, one_line(error))
-        else:
-            display.end(run, accuracy)
+        display.tell(run, "begin")
+        _train_and_tell(run, out, partial(display.tell, run))
 
 
-def _advance_of(display: Display, run: TrainingRun) -> Callable[[float], None]:
-    return lambda epochs: display.advance(run, epochs)
-
-
-def train_in_processes(
-    runs: Sequence[TrainingRun], out: Path, display: Display, jobs: int, threads: int
-) -> None:
-    """Train several runs at a time, each in a process of its own.
+def train_in_processes(runs: Sequence[TrainingRun], out: Path, display: Display, jobs: int) -> None:
+    """Train several runs at a time, each in a process of its own, with as many threads as torch has here.
 
     One that fails or is killed leaves the others going. When this process ends, in whatever way, all of
     them end.
@@ -81,7 +68,6 @@ def train_in_processes(
         out: the folder of their folders.
         display: is told what happens.
         jobs: how many go on at a time, >= 1.
-        threads: of each.
     """
     # A fork server imports torch once for all runs. Windows has none.
     context: Any = get_context("spawn" if sys.platform == "win32" else "forkserver")
@@ -94,15 +80,25 @@ def train_in_processes(
             while waiting and len(going) < jobs:
                 run = waiting.pop()
                 receiver, sender = context.Pipe(duplex=False)
-                process = context.Process(target=_work, args=(run, out, threads, sender), daemon=True)
+                arguments = (run, out, torch.get_num_threads(), sender)
+                process = context.Process(target=_work, args=arguments, daemon=True)
                 process.start()
                 sender.close()  # so that the pipe ends when the process does
                 going[receiver] = run, process
-                display.begin(run)
+                display.tell(run, "begin")
             for ready in wait(list(going)):
                 assert isinstance(ready, Connection)
-                if not _hear(ready, *going[ready], display):
+                run, process = going[ready]
+                try:
+                    event, value = ready.recv()
+                except EOFError:
+                    process.join()
+                    event, value = "fail", f"its process was killed (exit code {process.exitcode})"
+                display.tell(run, event, value)
+                if event != "advance":
                     del going[ready]
+                    ready.close()
+                    process.join()
     finally:
         for _, process in going.values():
             process.kill()  # not SIGTERM, which Lightning answers with a traceback
@@ -110,43 +106,31 @@ def train_in_processes(
             process.join()
 
 
-def _hear(receiver: Connection, run: TrainingRun, process: BaseProcess, display: Display) -> bool:
-    """Pass one message of a run on to the display; whether more may come."""
+def _train_and_tell(run: TrainingRun, out: Path, tell: Callable[[str, Any], None]) -> None:
     try:
-        what, value = receiver.recv()
-    except EOFError:
-        process.join()
-        what, value = "fail", f"its process was killed (exit code {process.exitcode})"
-    getattr(display, what)(run, value)
-    if what == "advance":
-        return True
-    receiver.close()
-    process.join()
-    return False
+        accuracy = train(run, out / run.folder, partial(tell, "advance"))
+    except FAILURES as error:
+        tell("fail", one_line(error))
+    except Exception as error:  # the traceback goes to stderr
+        tell("fail", one_line(f"{type(error).__name__}: {error}"))
+        raise
+    else:
+        tell("end", accuracy)
 
 
 def _work(run: TrainingRun, out: Path, threads: int, sender: Connection) -> None:
     """Train one run in this process; what happens goes through the pipe."""
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C reaches the parent too, which then ends this process
+    # Ctrl-C reaches the parent too, which then ends this process.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     logging.disable(logging.INFO)  # lines of Lightning that would tear the bars
     warnings.simplefilter("ignore")
     torch.set_num_threads(threads)
-    try:
-        accuracy = train(run, out / run.folder, lambda epochs: sender.send(("advance", epochs)))
-    except FAILURES as error:
-        sender.send(("fail", one_line(error)))
-    except Exception as error:  # a bug: the traceback goes to stderr, the comparison goes on
-        sender.send(("fail", one_line(f"{type(error).__name__}: {error}")))
-        raise
-    else:
-        sender.send(("end", accuracy))
+    _train_and_tell(run, out, lambda *event: sender.send(event))
 
 
 def _end_with_parent() -> None:
     parent = parent_process()
     assert parent is not None
-    wait([parent.sentinel])
+    parent.join()
     os._exit(1)

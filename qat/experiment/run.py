@@ -1,6 +1,5 @@
 """One training of a comparison, and the files that it leaves in its folder."""
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -12,16 +11,12 @@ from torch import Tensor, nn
 
 from qat.experiment.options import build, build_trainer
 from qat.experiment.plan import TrainingRun
-from qat.experiment.results import read_result
 from qat.layers import summary
 from qat.memory import saved_bytes
 from qat.quantizers import Quantizer
 from qat.training.health import Health
 from qat.training.result import SCHEMA, Recorder, digests
 from qat.whole_file import write_json
-
-FILES = ("final.ckpt", "step_losses.json", "result.json")
-"""What a finished run leaves; `result.json` is written last."""
 
 
 def train(run: TrainingRun, folder: Path, advance: Callable[[float], None]) -> float:
@@ -58,7 +53,9 @@ def train(run: TrainingRun, folder: Path, advance: Callable[[float], None]) -> f
         kept = saved_bytes(model, images).total
     result = {
         "schema": SCHEMA,
-        **run.record,
+        "setup": run.setup,
+        "sweep": run.sweep,
+        **run.identity,
         **recorder.result(),
         "test": {"accuracy": test["test_accuracy"], "loss": test["test_loss"]},
         "saved_bytes": kept,
@@ -71,22 +68,6 @@ def train(run: TrainingRun, folder: Path, advance: Callable[[float], None]) -> f
     write_json(folder / "result.json", result)
     accuracy: float = test["test_accuracy"]
     return accuracy
-
-
-def is_finished(run: TrainingRun, out: Path) -> bool:
-    """Whether all files of this run are in its folder in `out`, and its result is whole.
-
-    The values of a sweep are not asked for: they say how a comparison names the run, not what it is.
-    """
-    folder = out / run.folder
-    try:
-        read_result(folder / "result.json")
-        result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    # Through JSON, so that tuples and lists compare equal.
-    known = json.loads(json.dumps({**run.record, "sweep": result["sweep"]}))
-    return all((folder / name).is_file() for name in FILES) and known.items() <= result.items()
 
 
 class _Advance(Callback):

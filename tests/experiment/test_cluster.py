@@ -9,7 +9,7 @@ import pytest
 from distributed import LocalCluster
 
 from qat.experiment import RunsFailedError, compare
-from qat.experiment.run import FILES
+from qat.experiment.plan import FILES
 
 
 def test_runs_on_two_workers_equal_those_here_and_failures_are_named(tiny, tmp_path: Path) -> None:

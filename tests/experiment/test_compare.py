@@ -14,7 +14,6 @@ from qat.experiment import RunsFailedError, compare, plan, read_comparison
 from qat.experiment.comparison import LIBRARY, MAIN
 from qat.experiment.options import build
 from qat.experiment.plan import BITS
-from qat.experiment.run import is_finished
 from qat.memory import saved_bytes
 from qat.training.result import versions
 
@@ -182,11 +181,11 @@ def test_any_option_of_training_may_differ(tiny, images: Path, tmp_path: Path) -
 def test_a_run_without_all_its_files_is_not_finished(finished: Path, main_job, name: str) -> None:
     run = next(run for run in plan(main_job, versions()) if run.setup == "float")
     path = finished / run.folder / name
-    assert is_finished(run, finished)
+    assert run.is_finished(finished)
     path.rename(path.with_suffix(".away"))
-    assert not is_finished(run, finished)
+    assert not run.is_finished(finished)
     path.with_suffix(".away").rename(path)
-    assert is_finished(run, finished)
+    assert run.is_finished(finished)
 
 
 def test_a_result_that_is_half_right_is_not_finished(finished: Path, main_job) -> None:
@@ -194,9 +193,9 @@ def test_a_result_that_is_half_right_is_not_finished(finished: Path, main_job) -
     path = finished / run.folder / "result.json"
     text = path.read_text()
     path.write_text(text.replace('"seconds": ', '"seconds": "x", "was": '))
-    assert not is_finished(run, finished)
+    assert not run.is_finished(finished)
     path.write_text(text)
-    assert is_finished(run, finished)
+    assert run.is_finished(finished)
 
 
 def test_a_batch_larger_than_the_data_is_the_data(tiny, tmp_path: Path) -> None:

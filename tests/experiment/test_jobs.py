@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from qat.experiment import RunsFailedError, compare
-from qat.experiment.jobs import threads_of_a_run, threads_of_torch
+from qat.experiment.jobs import shared_threads
 
 COMPARE = Path(__file__).parents[2] / "scripts" / "compare.py"
 KILLED = """
@@ -118,9 +118,13 @@ def wait_until(condition) -> None:
 )
 def test_runs_share_the_threads(threads: int, jobs: int, expected: tuple[int, int]) -> None:
     before = torch.get_num_threads()
-    with threads_of_torch(threads):
-        assert threads_of_a_run(jobs) == expected
-    assert torch.get_num_threads() == before
+    try:
+        torch.set_num_threads(threads)
+        with shared_threads(jobs) as number:
+            assert (number, torch.get_num_threads()) == expected
+        assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_jobs_are_not_negative(tiny, tmp_path: Path) -> None:
