@@ -106,7 +106,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         compare(_comparison(options), options.out, options.jobs, options.dask)
         report = write_report(Path(options.out))
     except RunsFailedError as failed:
-        leave("\n".join(f"error: {reason}" for reason in failed.reasons), 2)
+        leave("\n".join(f"error: {reason}" for reason in failed.args), 2)
     except BAD_INPUT as error:
         leave(f"error: {one_line(error)}", 2)
     except KeyboardInterrupt as stopped:

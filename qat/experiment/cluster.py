@@ -3,8 +3,7 @@
 import asyncio
 import json
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -23,8 +22,7 @@ TIMEOUT = 10  # seconds that an address has to answer
 _ONE_AT_A_TIME = threading.Lock()  # torch's random generators are those of the process, not of a thread
 
 
-@contextmanager
-def connected(address: str) -> Iterator["Client"]:
+def connect(address: str) -> "Client":
     """A client of the Dask scheduler at an address such as `tcp://host:8786`.
 
     Raises:
@@ -32,25 +30,21 @@ def connected(address: str) -> Iterator["Client"]:
     """
     try:
         from distributed import Client
+        from distributed.comm import core
     except ImportError as error:
         raise ValueError("dask needs the package distributed: pip install 'qat[cluster]'") from error
+
+    async def greet() -> None:
+        await (await core.connect(address, timeout=TIMEOUT)).close()
+
     try:
-        asyncio.run(_greet(address))
+        # A Client that fails to connect prints tracebacks when it is deleted. The timeout of connect does not
+        # hold for a server that says nothing.
+        asyncio.run(asyncio.wait_for(greet(), TIMEOUT))
     except Exception as error:  # whatever another kind of server makes of the greeting
-        raise ValueError(
-            f"dask must be the address of a scheduler, such as tcp://host:8786; {address} did not answer in "
-            f"{TIMEOUT} s"
-        ) from error
-    with Client(address, timeout=TIMEOUT) as client:
-        yield client
-
-
-async def _greet(address: str) -> None:
-    # A Client that fails to connect prints tracebacks when it is deleted.
-    from distributed.comm.core import connect
-
-    async with asyncio.timeout(TIMEOUT):  # its own timeout does not hold for a server that says nothing
-        await (await connect(address, timeout=TIMEOUT)).close()
+        rule = "dask must be the address of a scheduler, such as tcp://host:8786"
+        raise ValueError(f"{rule}; {address} did not answer in {TIMEOUT} s") from error
+    return Client(address, timeout=TIMEOUT)
 
 
 def versions_of_workers(client: "Client") -> dict[str, str]:
@@ -86,10 +80,9 @@ def train_on_cluster(runs: Sequence[TrainingRun], out: Path, display: Display, c
             except Exception as error:  # whatever a run fails with on another machine
                 display.tell(run, "fail", one_line(error) or type(error).__name__)
                 continue
-            folder = out / run.folder
-            folder.mkdir(parents=True, exist_ok=True)
+            (out / run.folder).mkdir(parents=True, exist_ok=True)
             for name in FILES:  # in this order: result.json is the last
-                write_whole(folder / name, files[name])
+                write_whole(out / run.folder / name, files[name])
             display.tell(run, "end", accuracy)
     finally:
         client.cancel(list(futures))

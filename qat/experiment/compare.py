@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 
-from qat.experiment.cluster import connected, train_on_cluster, versions_of_workers
+from qat.experiment.cluster import connect, train_on_cluster, versions_of_workers
 from qat.experiment.comparison import Comparison
 from qat.experiment.difference import complete
 from qat.experiment.display import Display
@@ -27,28 +27,18 @@ BAD_OPTIONS = (ValueError, TypeError, OSError, pickle.UnpicklingError, Misconfig
 
 
 class RunsFailedError(Exception):
-    """Some runs of a comparison failed; the others are finished and kept.
-
-    Attributes:
-        reasons: one line for each run that failed, with its name.
-    """
-
-    def __init__(self, reasons: Sequence[str]) -> None:
-        super().__init__("; ".join(reasons))
-        self.reasons = list(reasons)
+    """Some runs failed, each named in one of the lines in `args`; the others are finished and kept."""
 
 
 def compare(comparison: Comparison, out: str | Path, jobs: int = 1, dask: str | None = None) -> None:
     """Train the runs of a comparison that are not finished, each into its folder in `out`.
 
-    All setups of a seed start from equal weights and see equal batches in equal order. A finished run is kept
-    and never repeated, also if another comparison left it there: its options, its seed, the versions and the
-    number of threads are what counts. `comparison.yaml` lists the runs of the comparison that was started
-    last.
+    All setups of a seed start from equal weights and see equal batches in equal order. A finished run with
+    the same options, seed, versions and number of threads is kept, also if another comparison left it there.
 
     Args:
         comparison: what to run.
-        out: the folder; it may be shared with other comparisons.
+        out: the folder, which other comparisons may share.
         jobs: how many runs go on at a time, each in a process with its share of the threads; 0: one for each
             thread. The results are those of one after another with as many threads, bit for bit.
         dask: the address of a Dask scheduler, whose workers then train in place of this machine.
@@ -60,7 +50,7 @@ def compare(comparison: Comparison, out: str | Path, jobs: int = 1, dask: str | 
         KeyboardInterrupt: stopped with Ctrl-C.
     """
     out = Path(out)
-    with shared_threads(jobs) as number, nullcontext() if dask is None else connected(dask) as client:
+    with shared_threads(jobs) as number, nullcontext() if dask is None else connect(dask) as client:
         runs = plan(comparison, versions_of_workers(client) if client else versions())
         _check(comparison, runs)
         out.mkdir(parents=True, exist_ok=True)
@@ -82,7 +72,7 @@ def compare(comparison: Comparison, out: str | Path, jobs: int = 1, dask: str | 
             raise KeyboardInterrupt(f"{kept} of {len(runs)} runs are finished and kept") from None
         complete(runs, out, comparison.equal)
     if display.failures:
-        raise RunsFailedError([f"{run}: {why}" for run, why in display.failures.items()])
+        raise RunsFailedError(*(f"{run}: {why}" for run, why in display.failures.items()))
 
 
 def _check(comparison: Comparison, runs: Sequence[TrainingRun]) -> None:

@@ -4,6 +4,7 @@ import re
 from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,8 @@ import yaml
 from qat.experiment.options import defaults, plain_values
 from qat.names import one_line, unknown_name
 
-MAIN = Path(__file__).with_name("compare.yaml")
-"""The main job, which `configs/compare.yaml` repeats."""
-LIBRARY = Path(__file__).with_name("more_setups.yaml")
-"""Setups that any comparison may pick by name, beside those of the main job."""
+MAIN = Path(__file__).with_name("compare.yaml")  # the main job, which `configs/compare.yaml` repeats
+LIBRARY = Path(__file__).with_name("more_setups.yaml")  # setups that any comparison may pick by name
 GROUPS = ("model", "data", "trainer")
 KEYS = dict.fromkeys((*GROUPS, "setups", "sweep"), Mapping) | dict.fromkeys(("seeds", "equal"), list)
 # A folder's name on any system; `aux.x` is a device on Windows, too.
@@ -38,8 +37,8 @@ class Comparison:
         base: options of training that all runs share, by dotted name.
         setups: by name, which is part of a folder's name.
         seeds: one run of each setup for each seed, 0 to 2^32 - 1.
-        sweep: the values of each swept option; options that take the same value together are joined in the
-            key. A setup's own option wins over the sweep.
+        sweep: the values of each swept option, or of several options that take the same value together. A
+            setup's own option wins over the sweep.
         equal: pairs of setups that must agree bit for bit; the first is compared with the second.
 
     Raises:
@@ -57,12 +56,9 @@ class Comparison:
             if type(seed) is not int or not 0 <= seed < 2**32:
                 raise ValueError(f"seeds must be 0 to 2^32 - 1; got {seed}")
         for pair in self.equal:
-            if not isinstance(pair, Sequence) or len(pair) != 2 or pair[0] == pair[1]:
-                pairs = "pairs of two setups, such as [checkpointed, ste]"
-                raise ValueError(f"equal must hold {pairs}; got {pair!r}")
-            for name in pair:
-                if name not in self.setups:
-                    raise unknown_name("setup in equal", name, self.setups)
+            if pair not in permutations(self.setups, 2):
+                setups = ", ".join(self.setups)
+                raise ValueError(f"equal must hold pairs of two of the setups {setups}; got {pair!r}")
 
     def pick(self, names: Sequence[str]) -> "Comparison":
         """The same comparison with these setups only; those that it lacks come from qat's own files.
@@ -104,13 +100,7 @@ def read_comparison(path: str | Path) -> Comparison:
 
 
 def parse_comparison(content: Any) -> Comparison:
-    """A comparison from nested mappings and lists.
-
-    Args:
-        content: `model`, `data` and `trainer`, options of training as in the YAML of one run; `seeds`, a
-            list; `setups`, which maps each name to the options that differ, dotted or nested, and perhaps its
-            `meaning`; `sweep`, which maps an option, or several joined by commas, to a list of values;
-            `equal`, a list of pairs of setups. `setups` is required.
+    """A comparison from nested mappings and lists, with the keys that `compare.yaml` explains.
 
     Raises:
         ValueError: a key or an option is unknown, or a value does not fit.
@@ -120,9 +110,8 @@ def parse_comparison(content: Any) -> Comparison:
     for key, value in content.items():
         if key not in KEYS:
             raise unknown_name("key", key, KEYS)
-        if value is not None and not isinstance(value, KEYS[key]):
-            kind = "list" if KEYS[key] is list else "mapping"
-            raise ValueError(f"{key} must be a {kind}, got {value!r}")
+        if not isinstance(value, KEYS[key] | None):
+            raise ValueError(f"{key} must be a {KEYS[key].__name__.lower()}, got {value!r}")
     content = {key: value for key, value in content.items() if value is not None}
     if not content.get("setups"):
         raise ValueError("setups must name at least one")
@@ -133,11 +122,7 @@ def parse_comparison(content: Any) -> Comparison:
 
 
 def check_list(what: str, values: Any) -> list[Any]:
-    """The same list.
-
-    Raises:
-        ValueError: it is not a list, is empty, or holds a value twice.
-    """
+    """The same list; a ValueError if it is not a list, is empty, or holds a value twice."""
     if not isinstance(values, list):
         raise ValueError(f"{what} must be a list, got {values!r}")
     if not values:
@@ -149,13 +134,9 @@ def check_list(what: str, values: Any) -> list[Any]:
 
 
 def _setup(name: Any, options: Any) -> Setup:
-    if not isinstance(name, str):
-        raise ValueError(f"setups must have text as names, got {name!r}; put it in quotes")
-    if not NAME.fullmatch(name):
-        raise ValueError(
-            "the name of a setup must also be one for a folder on any system: up to 64 letters, digits and "
-            f"_ . + -, not a device of Windows; got {name!r}"
-        )
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        rule = "text for a folder's name on any system: up to 64 letters, digits and _ . + -, not a device of"
+        raise ValueError(f"the name of a setup must be {rule} Windows; got {name!r}; put a number in quotes")
     if not isinstance(options, Mapping | None):
         raise ValueError(f"setup {name} must be a mapping, got {options!r}")
     options = dict(options or {})

@@ -12,9 +12,6 @@ from qat.progress import of_a_whole
 class Display:
     """A bar for all runs, with the time that is left, and one for each run that goes on.
 
-    Args:
-        runs: those that are to be trained.
-
     Attributes:
         failures: why a run failed, in one line, by the run.
     """
@@ -24,18 +21,13 @@ class Display:
         self.failures: dict[TrainingRun, str] = {}
         epochs = {run: run.options["trainer"]["max_epochs"] for run in runs}
         self._all = self.progress.add_task(f"0 of {len(runs)} runs ended", total=sum(epochs.values()))
-        hidden: dict[str, Any] = {"start": False, "visible": False}
-        self._bars = {run: self.progress.add_task(str(run), total=n, **hidden) for run, n in epochs.items()}
+        self._bars = {
+            run: self.progress.add_task(str(run), start=False, total=epochs[run], visible=False)
+            for run in runs
+        }
 
     def tell(self, run: TrainingRun, event: str, value: Any = None) -> None:
-        """Show what a run does.
-
-        Args:
-            run: one of the runs.
-            event: `begin`; `advance` by `value` epochs; `end` with the test accuracy `value`, 0..1; `fail`
-                for the reason `value`, in one line.
-            value: see `event`.
-        """
+        """Show that a run will "begin", "advance" by epochs, "end" with an accuracy, "fail" for a reason."""
         bar = self._bars[run]
         if event == "begin":
             self.progress.start_task(bar)

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from multiprocessing import get_context, parent_process
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +29,7 @@ FAILURES = (ValueError, OSError, FloatingPointError)
 def shared_threads(jobs: int) -> Iterator[int]:
     """Inside it, torch computes with the threads that each of several runs at a time has.
 
-    Args:
-        jobs: how many runs are asked for; 0: one for each thread that torch has on this machine.
-
-    Yields:
-        how many runs go on at a time.
+    Yields how many runs go on at a time: `jobs`, or one for each thread if it is 0.
 
     Raises:
         ValueError: `jobs` is negative.
@@ -58,23 +53,17 @@ def train_here(runs: Sequence[TrainingRun], out: Path, display: Display) -> None
 
 
 def train_in_processes(runs: Sequence[TrainingRun], out: Path, display: Display, jobs: int) -> None:
-    """Train several runs at a time, each in a process of its own, with as many threads as torch has here.
+    """Train `jobs` runs at a time, each in its own process, with as many threads as torch has here.
 
     One that fails or is killed leaves the others going. When this process ends, in whatever way, all of
     them end.
-
-    Args:
-        runs: in the order in which they begin.
-        out: the folder of their folders.
-        display: is told what happens.
-        jobs: how many go on at a time, >= 1.
     """
     # A fork server imports torch once for all runs. Windows has none.
     context: Any = get_context("spawn" if sys.platform == "win32" else "forkserver")
     if sys.platform != "win32":
         context.set_forkserver_preload([__name__])
     waiting = list(runs)[::-1]
-    going: dict[Connection, tuple[TrainingRun, BaseProcess]] = {}
+    going: dict[Any, tuple[TrainingRun, Any]] = {}  # run and process by the pipe that leads here
     try:
         while waiting or going:
             while waiting and len(going) < jobs:
@@ -86,19 +75,18 @@ def train_in_processes(runs: Sequence[TrainingRun], out: Path, display: Display,
                 sender.close()  # so that the pipe ends when the process does
                 going[receiver] = run, process
                 display.tell(run, "begin")
-            for ready in wait(list(going)):
-                assert isinstance(ready, Connection)
-                run, process = going[ready]
+            ready: list[Any] = wait(list(going))
+            for receiver in ready:
+                run, process = going[receiver]
                 try:
-                    event, value = ready.recv()
+                    event, value = receiver.recv()
                 except EOFError:
                     process.join()
-                    event, value = "fail", f"its process was killed (exit code {process.exitcode})"
-                display.tell(run, event, value)
+                    event, value = "fail", f"its process was ended (exit code {process.exitcode})"
                 if event != "advance":
-                    del going[ready]
-                    ready.close()
                     process.join()
+                    del going[receiver]
+                display.tell(run, event, value)
     finally:
         for _, process in going.values():
             process.kill()  # not SIGTERM, which Lightning answers with a traceback
@@ -108,20 +96,14 @@ def train_in_processes(runs: Sequence[TrainingRun], out: Path, display: Display,
 
 def _train_and_tell(run: TrainingRun, out: Path, tell: Callable[[str, Any], None]) -> None:
     try:
-        accuracy = train(run, out / run.folder, partial(tell, "advance"))
+        tell("end", train(run, out / run.folder, partial(tell, "advance")))
     except FAILURES as error:
         tell("fail", one_line(error))
-    except Exception as error:  # the traceback goes to stderr
-        tell("fail", one_line(f"{type(error).__name__}: {error}"))
-        raise
-    else:
-        tell("end", accuracy)
 
 
-def _work(run: TrainingRun, out: Path, threads: int, sender: Connection) -> None:
+def _work(run: TrainingRun, out: Path, threads: int, sender: Any) -> None:
     """Train one run in this process; what happens goes through the pipe."""
-    # Ctrl-C reaches the parent too, which then ends this process.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too, which ends this process
     threading.Thread(target=_end_with_parent, daemon=True).start()
     logging.disable(logging.INFO)  # lines of Lightning that would tear the bars
     warnings.simplefilter("ignore")

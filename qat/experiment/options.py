@@ -18,8 +18,7 @@ from qat.training.classifier import Classifier
 
 COUNTS = ("accumulate_grad_batches", "limit_train_batches", "limit_val_batches", "limit_test_batches")
 CLIPPING = ("gradient_clip_val", "gradient_clip_algorithm")
-TRAINER_OPTIONS = ("max_epochs", "accelerator", "precision", *COUNTS, *CLIPPING)
-"""The options of Lightning's Trainer that a comparison leaves free; `build_trainer` sets the others."""
+TRAINER_OPTIONS = ("max_epochs", "accelerator", "precision", *COUNTS, *CLIPPING)  # free in a comparison
 FIXED: dict[str, Any] = {"devices": 1, "deterministic": True, "num_sanity_val_steps": 0, "logger": False}
 FIXED |= dict.fromkeys(("enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
 OF_THE_RUN = {"seed", "input_shape", "classes"}  # these come from the run's seed and from its data
@@ -83,11 +82,7 @@ def _by_name(options: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str
 
 
 def resolve(options: Mapping[str, Any]) -> dict[str, Any]:
-    """All options in full, as plain values in the groups `model`, `data` and `trainer`.
-
-    Args:
-        options: what `plain_values` returns; the others have their defaults.
-    """
+    """These plain values and the defaults of all other options, in the groups `model`, `data`, `trainer`."""
     config = _parser().parse_object(dict(options))
     full: dict[str, Any] = json.loads(_parser().dump(config, format="json", skip_unset=False))
     return full
@@ -95,10 +90,6 @@ def resolve(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def build(full: Mapping[str, Any], seed: int) -> tuple[Classifier, ImageData]:
     """The untrained classifier, with weights from the global random generator, and the data of one run.
-
-    Args:
-        full: what `resolve` returns.
-        seed: 0 to 2^32 - 1.
 
     Raises:
         ValueError: an option is out of range or does not fit the others, or the data is missing.
@@ -116,13 +107,10 @@ def build_trainer(full: Mapping[str, Any], callbacks: list[Callback]) -> Trainer
     Raises:
         ValueError: an option of the trainer is out of range or does not fit this machine.
     """
-    options, float_epochs = full["trainer"], full["model"]["float_epochs"]
-    epochs = options["max_epochs"]
-    if epochs is None or epochs < 1:
-        raise ValueError(f"trainer.max_epochs must be at least 1; got {epochs}")
-    if epochs <= float_epochs:
-        rule = f"model.float_epochs must be below trainer.max_epochs ({epochs}), or no epoch is quantized"
-        raise ValueError(f"{rule}; got {float_epochs}")
+    options, least = full["trainer"], full["model"]["float_epochs"] + 1
+    if (options["max_epochs"] or 0) < least:
+        rule = f"trainer.max_epochs must be at least {least}, one more than model.float_epochs"
+        raise ValueError(f"{rule}; got {options['max_epochs']}")
     for name in COUNTS:  # Lightning takes 0 batches for an order to skip the work
         if options[name] is not None and options[name] <= 0:
             raise ValueError(f"trainer.{name} must be above 0, got {options[name]}; leave it out to use all")

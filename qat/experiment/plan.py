@@ -14,8 +14,7 @@ from qat.experiment.options import resolve
 from qat.experiment.results import read_result
 
 BITS = ("model.quantization.weight_bits", "model.quantization.activation_bits")
-FILES = ("final.ckpt", "step_losses.json", "result.json")
-"""What a finished run leaves; `result.json` is written last."""
+FILES = ("final.ckpt", "step_losses.json", "result.json")  # of a finished run; the last is written last
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,8 +22,6 @@ class TrainingRun:
     """One training: everything that decides its outcome, in plain values that any process can be handed.
 
     Args:
-        setup: its name.
-        seed: 0 to 2^32 - 1.
         sweep: the values that this run takes from the sweep, by the key of the YAML.
         options: all options of training in the groups `model`, `data` and `trainer`.
         versions: of packages and machine, with the number of threads; see `qat.training.result.versions`.
@@ -81,10 +78,6 @@ def plan(comparison: Comparison, versions: Mapping[str, str]) -> list[TrainingRu
     """The runs in their order: seed by seed, so that a comparison that is stopped early has whole seeds.
 
     Runs of one setup that are the same, such as float at several bits, are there once.
-
-    Args:
-        comparison: what to run.
-        versions: of the packages and the machine that will train.
 
     Raises:
         ValueError: two setups mean the same run.

@@ -57,7 +57,7 @@ def test_one_that_fails_or_is_killed_leaves_the_others_going(
     setups = {"killed": {"model.name": "killed_net.Net"}, "bad": {"model.learning_rate": 1e30}}
     with pytest.raises(RunsFailedError) as caught:
         compare(tiny("ste", setups=setups, seeds=[0, 1]), tmp_path / "out", jobs=2)
-    reasons = sorted(caught.value.reasons)
+    reasons = sorted(caught.value.args)
     assert [reason.partition(": ")[0] for reason in reasons] == [
         *("bad, seed 0", "bad, seed 1"),
         *("killed, seed 0", "killed, seed 1"),
