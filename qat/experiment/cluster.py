@@ -3,7 +3,6 @@
 import asyncio
 import json
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -23,11 +22,7 @@ _ONE_AT_A_TIME = threading.Lock()  # torch's random generators are those of the 
 
 
 def connect(address: str) -> "Client":
-    """A client of the Dask scheduler at an address such as `tcp://host:8786`.
-
-    Raises:
-        ValueError: `distributed` is not installed, or there is no scheduler at the address.
-    """
+    """A client of the Dask scheduler at an address; a ValueError if there is none."""
     try:
         from distributed import Client
         from distributed.comm import core
@@ -48,19 +43,15 @@ def connect(address: str) -> "Client":
 
 
 def versions_of_workers(client: "Client") -> dict[str, str]:
-    """The versions and threads that all workers agree on.
-
-    Raises:
-        ValueError: there is no worker, or they differ: their results could not be compared.
-    """
+    """The versions and threads of all workers; a ValueError if they differ: results could not be compared."""
     found = {json.dumps(each): each for each in client.run(versions).values()}
     if len(found) != 1:
-        each = " and ".join(found) or "none"
-        raise ValueError(f"dask must have workers with the same versions and threads; it has {each}")
+        rule = "dask must have workers with the same versions and threads"
+        raise ValueError(f"{rule}; it has {' and '.join(found) or 'none'}")
     return next(iter(found.values()))
 
 
-def train_on_cluster(runs: Sequence[TrainingRun], out: Path, display: Display, client: "Client") -> None:
+def train_on_cluster(runs: list[TrainingRun], out: Path, display: Display, client: "Client") -> None:
     """Hand runs to Dask; each comes back as the files that it would have left here.
 
     The workers need this package, data at the same `data_root`, and modules that the options name by import

@@ -3,7 +3,6 @@
 import pickle
 import re
 from collections import Counter
-from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -39,7 +38,7 @@ def compare(comparison: Comparison, out: str | Path, jobs: int = 1, dask: str | 
     Args:
         comparison: what to run.
         out: the folder, which other comparisons may share.
-        jobs: how many runs go on at a time, each in a process with its share of the threads; 0: one for each
+        jobs: how many runs go on at a time, each in a process with its share of the threads; 0: one on each
             thread. The results are those of one after another with as many threads, bit for bit.
         dask: the address of a Dask scheduler, whose workers then train in place of this machine.
 
@@ -75,7 +74,7 @@ def compare(comparison: Comparison, out: str | Path, jobs: int = 1, dask: str | 
         raise RunsFailedError(*(f"{run}: {why}" for run, why in display.failures.items()))
 
 
-def _check(comparison: Comparison, runs: Sequence[TrainingRun]) -> None:
+def _check(comparison: Comparison, runs: list[TrainingRun]) -> None:
     """Refuse what would not run, and fetch the data."""
     prepared: list[dict[str, Any]] = []
     for run in tracked([run for run in runs if run.seed == comparison.seeds[0]], "checking the options"):

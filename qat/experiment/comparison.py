@@ -61,11 +61,7 @@ class Comparison:
                 raise ValueError(f"equal must hold pairs of two of the setups {setups}; got {pair!r}")
 
     def pick(self, names: Sequence[str]) -> "Comparison":
-        """The same comparison with these setups only; those that it lacks come from qat's own files.
-
-        Raises:
-            ValueError: a name is unknown or given twice.
-        """
+        """The same comparison with these setups only; those that it lacks come from qat's own files."""
         files = [self, read_comparison(MAIN), read_comparison(LIBRARY)]  # an earlier one wins
         known = ChainMap(*(each.setups for each in files))
         for name in check_list("setups", list(names)):
@@ -90,8 +86,7 @@ def read_comparison(path: str | Path) -> Comparison:
     """Read the YAML file of a comparison; see `parse_comparison`.
 
     Raises:
-        ValueError: it is not such a file; the message names the file.
-        OSError: it cannot be read.
+        ValueError, OSError: it is not such a file; the message names the file.
     """
     try:
         return parse_comparison(yaml.load(Path(path).read_text(encoding="utf-8"), _UniqueKeys))
@@ -113,8 +108,7 @@ def parse_comparison(content: Any) -> Comparison:
         if not isinstance(value, KEYS[key] | None):
             raise ValueError(f"{key} must be a {KEYS[key].__name__.lower()}, got {value!r}")
     content = {key: value for key, value in content.items() if value is not None}
-    if not content.get("setups"):
-        raise ValueError("setups must name at least one")
+    check_list("setups", list(content.get("setups", {})))
     base = plain_values({group: content[group] for group in GROUPS if group in content})
     setups = {name: _setup(name, options) for name, options in content["setups"].items()}
     equal = [tuple(pair) if isinstance(pair, list) else pair for pair in content.get("equal", [])]
@@ -155,7 +149,7 @@ def _sweep(content: Mapping[str, Any]) -> dict[tuple[str, ...], list[Any]]:
         names = tuple(name.strip() for name in str(key).split(","))
         try:
             check_list("options", [*(name for other in sweep for name in other), *names])
-            plain_values({name: None for name in names if name not in defaults()})
+            plain_values({name: None for name in names if name not in defaults()})  # a group is refused
             plain = [plain_values(dict.fromkeys(names, value)) for value in check_list("values", values)]
             sweep[names] = check_list("values", [value[names[0]] for value in plain])
         except ValueError as error:
@@ -167,10 +161,9 @@ class _UniqueKeys(yaml.SafeLoader):
     """Refuses a key that a mapping holds twice; plain YAML keeps the last one in silence."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: list[Any] = []
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if key in seen:
-                raise ValueError(f"line {key_node.start_mark.line + 1}: {key!r} is there twice")
-            seen.append(key)
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        for number, key in enumerate(keys):
+            if key in keys[:number]:
+                line = node.value[number][0].start_mark.line + 1
+                raise ValueError(f"line {line}: {key!r} is there twice")
         return super().construct_mapping(node, deep)

@@ -2,10 +2,8 @@
 
 import json
 import math
-from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,20 +12,19 @@ from qat.experiment.plan import TrainingRun
 from qat.whole_file import write_json
 
 
-def complete(runs: Sequence[TrainingRun], out: Path, equal: Sequence[tuple[str, str]]) -> None:
+def complete(runs: list[TrainingRun], out: Path, equal: list[tuple[str, str]]) -> None:
     """Write into finished results what depends on the comparison: swept values, and differences of pairs.
 
     The difference of a pair, at one seed and at the same swept values, stands in the result of its first
     setup, or in that of the second where the first holds another one.
     """
-    finished: dict[tuple[Any, ...], TrainingRun]
-    finished = {(run.setup, run.seed, repr(run.sweep)): run for run in runs if run.is_finished(out)}
+    finished = {(run.setup, (run.seed, repr(run.sweep))): run for run in runs if run.is_finished(out)}
     before = {run: (out / run.folder / "result.json").read_text("utf-8") for run in finished.values()}
     after = {run: json.loads(text) | {"sweep": run.sweep} for run, text in before.items()}
     for result in after.values():
         result.pop("difference", None)
-    for (one, other), ((setup, *point), run) in product(equal, finished.items()):
-        twin = finished.get((other, *point))
+    for (one, other), ((setup, point), run) in product(equal, finished.items()):
+        twin = finished.get((other, point))
         if setup == one and twin:
             apart = difference(out / run.folder, out / twin.folder, set(after[run]["gradient_norm"]))
             holder, to = (twin, one) if "difference" in after[run] else (run, other)
@@ -40,13 +37,9 @@ def complete(runs: Sequence[TrainingRun], out: Path, equal: Sequence[tuple[str, 
 def difference(one: Path, other: Path, parameters: set[str]) -> dict[str, float]:
     """Largest absolute differences between two run folders; 0.0 where they agree to the last bit.
 
-    Args:
-        one, other: folders with `final.ckpt` and `step_losses.json`.
-        parameters: names of the network's parameters; the other entries of its state are buffers.
-
     Returns:
-        `losses` over all steps, `parameters` and `buffers` of the trained network; NaN where a value is NaN
-        in one run and not in the other, infinity where the runs differ in length or keys.
+        `losses` over all steps; `parameters`, which are named, and `buffers` of the trained network. NaN
+        where a value is NaN in one run alone, infinity where the runs differ in length or keys.
     """
     (losses, state), (other_losses, other_state) = map(_outcome, (one, other))
     keys = state.keys() | other_state.keys()

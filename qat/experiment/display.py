@@ -1,6 +1,5 @@
 """What is shown while the runs of a comparison go on: bars, and a line for each run that ended."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from rich.progress import Progress
@@ -10,15 +9,11 @@ from qat.progress import of_a_whole
 
 
 class Display:
-    """A bar for all runs, with the time that is left, and one for each run that goes on.
+    """A bar for all runs, with the time that is left, and one for each run that goes on."""
 
-    Attributes:
-        failures: why a run failed, in one line, by the run.
-    """
-
-    def __init__(self, runs: Sequence[TrainingRun]) -> None:
+    def __init__(self, runs: list[TrainingRun]) -> None:
         self.progress = Progress(*of_a_whole(), refresh_per_second=4, disable=not runs)
-        self.failures: dict[TrainingRun, str] = {}
+        self.failures: dict[TrainingRun, str] = {}  # why, in one line
         epochs = {run: run.options["trainer"]["max_epochs"] for run in runs}
         self._all = self.progress.add_task(f"0 of {len(runs)} runs ended", total=sum(epochs.values()))
         self._bars = {

@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from multiprocessing import get_context, parent_process
@@ -21,19 +21,12 @@ from qat.experiment.plan import TrainingRun
 from qat.experiment.run import train
 from qat.names import one_line
 
-FAILURES = (ValueError, OSError, FloatingPointError)
-"""What a run may fail with through no fault of the package; anything else is a bug."""
+FAILURES = (ValueError, OSError, FloatingPointError)  # of a run; any other error is a bug of the package
 
 
 @contextmanager
 def shared_threads(jobs: int) -> Iterator[int]:
-    """Inside it, torch computes with the threads that each of several runs at a time has.
-
-    Yields how many runs go on at a time: `jobs`, or one for each thread if it is 0.
-
-    Raises:
-        ValueError: `jobs` is negative.
-    """
+    """Give torch the threads of one of `jobs` runs at a time, and yield `jobs`; 0 is one for each thread."""
     if jobs < 0:
         raise ValueError(f"jobs must be at least 1, or 0 for one on each thread; got {jobs}")
     before = torch.get_num_threads()
@@ -45,24 +38,23 @@ def shared_threads(jobs: int) -> Iterator[int]:
         torch.set_num_threads(before)
 
 
-def train_here(runs: Sequence[TrainingRun], out: Path, display: Display) -> None:
+def train_here(runs: list[TrainingRun], out: Path, display: Display) -> None:
     """Train runs one after another in this process; one that fails leaves the others going."""
     for run in runs:
         display.tell(run, "begin")
         _train_and_tell(run, out, partial(display.tell, run))
 
 
-def train_in_processes(runs: Sequence[TrainingRun], out: Path, display: Display, jobs: int) -> None:
+def train_in_processes(runs: list[TrainingRun], out: Path, display: Display, jobs: int) -> None:
     """Train `jobs` runs at a time, each in its own process, with as many threads as torch has here.
 
-    One that fails or is killed leaves the others going. When this process ends, in whatever way, all of
-    them end.
+    One that fails or is killed leaves the others going. When this process ends, in whatever way, all end.
     """
     # A fork server imports torch once for all runs. Windows has none.
     context: Any = get_context("spawn" if sys.platform == "win32" else "forkserver")
     if sys.platform != "win32":
         context.set_forkserver_preload([__name__])
-    waiting = list(runs)[::-1]
+    waiting = runs[::-1]
     going: dict[Any, tuple[TrainingRun, Any]] = {}  # run and process by the pipe that leads here
     try:
         while waiting or going:
@@ -82,7 +74,7 @@ def train_in_processes(runs: Sequence[TrainingRun], out: Path, display: Display,
                     event, value = receiver.recv()
                 except EOFError:
                     process.join()
-                    event, value = "fail", f"its process was ended (exit code {process.exitcode})"
+                    event, value = "fail", f"its process was killed (exit code {process.exitcode})"
                 if event != "advance":
                     process.join()
                     del going[receiver]
@@ -90,7 +82,6 @@ def train_in_processes(runs: Sequence[TrainingRun], out: Path, display: Display,
     finally:
         for _, process in going.values():
             process.kill()  # not SIGTERM, which Lightning answers with a traceback
-        for _, process in going.values():
             process.join()
 
 
@@ -104,15 +95,13 @@ def _train_and_tell(run: TrainingRun, out: Path, tell: Callable[[str, Any], None
 def _work(run: TrainingRun, out: Path, threads: int, sender: Any) -> None:
     """Train one run in this process; what happens goes through the pipe."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too, which ends this process
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=_end_with_parent, args=[parent_process()], daemon=True).start()
     logging.disable(logging.INFO)  # lines of Lightning that would tear the bars
     warnings.simplefilter("ignore")
     torch.set_num_threads(threads)
     _train_and_tell(run, out, lambda *event: sender.send(event))
 
 
-def _end_with_parent() -> None:
-    parent = parent_process()
-    assert parent is not None
+def _end_with_parent(parent: Any) -> None:
     parent.join()
     os._exit(1)

@@ -30,8 +30,8 @@ def _parser() -> ArgumentParser:
     parser = ArgumentParser(exit_on_error=False)
     parser.add_class_arguments(Classifier, "model", fail_untyped=False, skip=OF_THE_RUN)
     parser.add_class_arguments(ImageData, "data", fail_untyped=False, skip=OF_THE_RUN)
-    others = set(OF_TRAINER).difference(TRAINER_OPTIONS)
-    parser.add_class_arguments(Trainer, "trainer", fail_untyped=False, skip=others)
+    set_here = set(OF_TRAINER).difference(TRAINER_OPTIONS)
+    parser.add_class_arguments(Trainer, "trainer", fail_untyped=False, skip=set_here)
     # As in training: "auto" would take Apple's GPU, which has no float64.
     accelerator = "cuda" if torch.cuda.is_available() else "cpu"
     parser.set_defaults({"trainer.accelerator": accelerator, "trainer.max_epochs": 5})
@@ -45,10 +45,7 @@ def defaults() -> dict[str, Any]:
 
 
 def plain_values(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of options by their dotted names, checked: `1e-3`, which YAML reads as text, is a number.
-
-    Args:
-        options: by nested or dotted names: `{"model": {"loss": "huber"}, "data.batch_size": 8}`.
+    """Checked values by dotted names, from nested or dotted ones; `1e-3`, text in YAML, becomes a number.
 
     Raises:
         ValueError: an option does not exist or is given twice, or a value does not fit.
@@ -84,29 +81,19 @@ def _by_name(options: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str
 def resolve(options: Mapping[str, Any]) -> dict[str, Any]:
     """These plain values and the defaults of all other options, in the groups `model`, `data`, `trainer`."""
     config = _parser().parse_object(dict(options))
-    full: dict[str, Any] = json.loads(_parser().dump(config, format="json", skip_unset=False))
-    return full
+    return json.loads(_parser().dump(config, format="json", skip_unset=False))
 
 
 def build(full: Mapping[str, Any], seed: int) -> tuple[Classifier, ImageData]:
-    """The untrained classifier, with weights from the global random generator, and the data of one run.
-
-    Raises:
-        ValueError: an option is out of range or does not fit the others, or the data is missing.
-    """
+    """The untrained classifier, with weights from the global random generator, and the data of one run."""
     config = _parser().parse_object(dict(full))
     shape, classes = data_shape(config.data.name, config.data.data_root)
-    model: dict[str, Any] = config.model.as_dict()
-    classifier = Classifier(**model, input_shape=shape, classes=classes, seed=seed)
+    classifier = Classifier(**config.model.as_dict(), input_shape=shape, classes=classes, seed=seed)
     return classifier, ImageData(**config.data.as_dict(), seed=seed)
 
 
 def build_trainer(full: Mapping[str, Any], callbacks: list[Callback]) -> Trainer:
-    """A Trainer that trains on one device, deterministically, and writes and prints nothing.
-
-    Raises:
-        ValueError: an option of the trainer is out of range or does not fit this machine.
-    """
+    """A Trainer that trains on one device, deterministically, and writes and prints nothing."""
     options, least = full["trainer"], full["model"]["float_epochs"] + 1
     if (options["max_epochs"] or 0) < least:
         rule = f"trainer.max_epochs must be at least {least}, one more than model.float_epochs"

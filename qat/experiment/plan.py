@@ -19,19 +19,13 @@ FILES = ("final.ckpt", "step_losses.json", "result.json")  # of a finished run; 
 
 @dataclass(frozen=True, eq=False)
 class TrainingRun:
-    """One training: everything that decides its outcome, in plain values that any process can be handed.
-
-    Args:
-        sweep: the values that this run takes from the sweep, by the key of the YAML.
-        options: all options of training in the groups `model`, `data` and `trainer`.
-        versions: of packages and machine, with the number of threads; see `qat.training.result.versions`.
-    """
+    """One training: everything that decides its outcome, in plain values that any process can be handed."""
 
     setup: str
     seed: int
-    sweep: dict[str, Any]
-    options: dict[str, Any]
-    versions: dict[str, str]
+    sweep: dict[str, Any]  # the values that it takes from the sweep, by the key of the YAML
+    options: dict[str, Any]  # all of them, in the groups `model`, `data` and `trainer`
+    versions: dict[str, str]  # see `qat.training.result.versions`
 
     @property
     def identity(self) -> dict[str, Any]:

@@ -38,11 +38,5 @@ def load_start(model: nn.Module, path: str | Path) -> None:
         if isinstance(module, QuantLayer) and isinstance(module.weight_quantizer, Quantizer):
             module.weight_quantizer.scale.initialize(module.effective_weight.detach())
     new = len(state) - len(network)
-    _print(
-        f"start: loaded all {len(network)} entries of the network from {path}; {new} of quantizers are new"
-    )
-
-
-@rank_zero_only
-def _print(line: str) -> None:
-    print(line)
+    line = "start: loaded all %d entries of the network from %s; %d of quantizers are new"
+    rank_zero_info(line, len(network), path, new)
