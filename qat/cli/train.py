@@ -22,7 +22,8 @@ def main(argv: Sequence[str]) -> None:
     """
     quiet()
     try:
-        cli = _build(argv)
+        with logs_shown():  # the weights that the run starts from
+            cli = _build(argv)
     except UnicodeDecodeError as error:
         leave(f"error: config must be a YAML file in UTF-8, got {error.object[:20]!r}...", 2)
     except BAD_INPUT as error:

@@ -22,7 +22,7 @@ class Display:
         }
 
     def tell(self, run: TrainingRun, event: str, value: Any = None) -> None:
-        """Show that a run will "begin", "advance" by epochs, "end" with an accuracy, "fail" for a reason."""
+        """Show an event of a run: begin, advance (by epochs), end (with an accuracy, 0..1), fail (a reason)."""
         bar = self._bars[run]
         if event == "begin":
             self.progress.start_task(bar)

@@ -26,7 +26,7 @@ FAILURES = (ValueError, OSError, FloatingPointError)  # of a run; any other erro
 
 @contextmanager
 def shared_threads(jobs: int) -> Iterator[int]:
-    """Give torch the threads of one of `jobs` runs at a time, and yield `jobs`; 0 is one for each thread."""
+    """Give each of `jobs` runs its share of torch's threads; yield their number: 0 means one for each thread."""
     if jobs < 0:
         raise ValueError(f"jobs must be at least 1, or 0 for one on each thread; got {jobs}")
     before = torch.get_num_threads()
@@ -74,7 +74,7 @@ def train_in_processes(runs: list[TrainingRun], out: Path, display: Display, job
                     event, value = receiver.recv()
                 except EOFError:
                     process.join()
-                    event, value = "fail", f"its process was killed (exit code {process.exitcode})"
+                    event, value = "fail", f"its process ended early (exit code {process.exitcode})"
                 if event != "advance":
                     process.join()
                     del going[receiver]

@@ -45,7 +45,7 @@ def defaults() -> dict[str, Any]:
 
 
 def plain_values(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Checked values by dotted names, from nested or dotted ones; `1e-3`, text in YAML, becomes a number.
+    """Options by nested or dotted names, as checked values by dotted names: the text `1e-3` is 0.001.
 
     Raises:
         ValueError: an option does not exist or is given twice, or a value does not fit.
@@ -98,7 +98,7 @@ def build_trainer(full: Mapping[str, Any], callbacks: list[Callback]) -> Trainer
     if (options["max_epochs"] or 0) < least:
         rule = f"trainer.max_epochs must be at least {least}, one more than model.float_epochs"
         raise ValueError(f"{rule}; got {options['max_epochs']}")
-    for name in COUNTS:  # Lightning takes 0 batches for an order to skip the work
+    for name in COUNTS:  # Lightning skips the work for 0 batches
         if options[name] is not None and options[name] <= 0:
             raise ValueError(f"trainer.{name} must be above 0, got {options[name]}; leave it out to use all")
     try:

@@ -14,7 +14,7 @@ from qat.experiment.options import resolve
 from qat.experiment.results import read_result
 
 BITS = ("model.quantization.weight_bits", "model.quantization.activation_bits")
-FILES = ("final.ckpt", "step_losses.json", "result.json")  # of a finished run; the last is written last
+FILES = ("final.ckpt", "step_losses.json", "result.json")  # of a finished run, in the order of writing
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,7 @@ class TrainingRun:
         return f"{self.setup}-seed{self.seed}-{digest[:8]}"
 
     def is_finished(self, out: Path) -> bool:
-        """Whether its folder in `out` holds all files and a whole result of it, at any swept values."""
+        """Whether its folder in `out` holds all files and a whole result; its swept values do not count."""
         folder = out / self.folder
         try:
             result = read_result(folder / "result.json")

@@ -163,7 +163,9 @@ def test_each_setup_runs_and_says_what_its_layers_cost(tiny, tmp_path: Path, set
     assert result["summary"]["float_bytes"] == sum(row["float_bytes"] for row in rows.values())
 
 
-def test_any_option_of_training_may_differ(tiny, images: Path, tmp_path: Path) -> None:
+def test_any_option_of_training_may_differ(
+    tiny, images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     compare(tiny("float"), tmp_path)
     (ckpt,) = tmp_path.glob("float-*/final.ckpt")
     setups = {
@@ -175,6 +177,7 @@ def test_any_option_of_training_may_differ(tiny, images: Path, tmp_path: Path) -
     compare(tiny(setups=setups), tmp_path)
     assert results(tmp_path).keys() == {"float", *setups}
     assert len(results(tmp_path)["phases"]["epochs"]) == 3
+    assert "loaded all" not in capsys.readouterr().out  # it would tear the bars
 
 
 @pytest.mark.parametrize("name", ["final.ckpt", "step_losses.json", "result.json"])

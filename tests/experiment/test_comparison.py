@@ -97,6 +97,8 @@ def test_options_may_be_nested_or_dotted_and_numbers_like_1e_3_are_numbers(tmp_p
         ("setups: {a: {}}\nseeds: [true]", "seeds must be 0 to 2^32 - 1; got True"),
         ("setups: {a: {}}\nseeds: [-1]", "seeds must be 0 to 2^32 - 1; got -1"),
         ("setups: {a: {}}\nsweep: {model.los: [huber]}", "sweep of model.los: unknown option 'model.los'; n"),
+        ("setups: {a: {}}\nsweep: {model.quantization: [{}]}", "model.quantization must be a group of"),
+        ("setups: {a: {}}\nequal: [[a, a]]", "equal must hold pairs of two of the setups a; got ('a', 'a')"),
         ("setups: {a: {}}\nsweep: {model.loss: []}", "sweep of model.loss: values must name at least one"),
         ("setups: {a: {}}\nsweep: {model.loss: huber}", "sweep of model.loss: values must be a list, got 'h"),
         ("setups: {a: {}}\nsweep: {model.loss: [hubr]}", "sweep of model.loss: model.loss: unknown name 'hu"),
