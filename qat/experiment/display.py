@@ -22,7 +22,7 @@ class Display:
         }
 
     def tell(self, run: TrainingRun, event: str, value: Any = None) -> None:
-        """Show an event of a run: begin, advance (by epochs), end (with an accuracy, 0..1), fail (a reason)."""
+        """Show an event of a run: begin, advance (epochs), end (test accuracy, 0..1) or fail (reason)."""
         bar = self._bars[run]
         if event == "begin":
             self.progress.start_task(bar)

@@ -26,7 +26,7 @@ FAILURES = (ValueError, OSError, FloatingPointError)  # of a run; any other erro
 
 @contextmanager
 def shared_threads(jobs: int) -> Iterator[int]:
-    """Give each of `jobs` runs its share of torch's threads; yield their number: 0 means one for each thread."""
+    """Give each of `jobs` runs its share of torch's threads; yield their number: 0 is one per thread."""
     if jobs < 0:
         raise ValueError(f"jobs must be at least 1, or 0 for one on each thread; got {jobs}")
     before = torch.get_num_threads()
