@@ -33,9 +33,7 @@ REWORDED = {
 def explain(message: str, options: Mapping[str, str]) -> str:
     """One line for a message of jsonargparse's parser, which may have many.
 
-    Args:
-        message: of the parser.
-        options: the help of each option by its name, such as `model.quantization.weight_bits`.
+    `options` holds the help of each option by its name, such as `model.quantization.weight_bits`.
     """
     link = re.match(r"Call to compute_fn of link .*? failed: (.*)", message, re.DOTALL)
     if link:  # an error of this package

@@ -7,23 +7,19 @@ from importlib import import_module
 
 VERBS = {
     "train": "Train (fit), validate or test a CNN with quantization.",
-    "compare": "Train one network in several setups and report on them.",
-    "memory": "Measure what training a network keeps in memory.",
-    "benchmark": "Time QAT beside float training and other frameworks.",
+    "compare": "Train a network in several setups and write a report.",
+    "memory": "Measure how much memory training a network needs.",
+    "benchmark": "Compare the speed of QAT, float and other frameworks.",
     "export": "Export a trained run as ONNX, npz or C, and verify the file.",
-    "check_gradients": "Check all gradients, or that of a user-defined function.",
-    "tour": "Show custom gradients in experiments: expected and measured.",
+    "check_gradients": "Check all gradients, or one user-defined function.",
+    "tour": "Run experiments on custom gradients.",
 }
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run one verb.
+    """Run one verb; exit with 2 for bad input, 130 when stopped with Ctrl-C.
 
-    Args:
-        argv: the name of the verb and its arguments; None: the arguments of the process.
-
-    Raises:
-        SystemExit: 2 for bad input, 130 when stopped with Ctrl-C.
+    `argv` is the name of the verb and its arguments; None: the arguments of the process.
     """
     verb, *arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     if verb in ("-h", "--help"):

@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     chosen = [name for name in PARTS if args[name]] or list(DEFAULT_PARTS)
-    console, out, errors = Console(highlight=False), Path(args.out), []
+    console, out, failed = Console(highlight=False), Path(args.out), False
     console.print(in_words(describe(options.device)), soft_wrap=True)
     if chosen != ["startup"]:  # whose processes compile the kernels themselves
         console.print(_compile(options.device))
@@ -55,9 +55,9 @@ def main(argv: Sequence[str] | None = None) -> None:
             leave(f"stopped; {number} of {len(chosen)} parts are finished and kept in {out}", 130)
         for table in found.tables:
             console.print(for_terminal(table))
-        errors += found.errors
+        failed |= found.failed
     print(f"written to {out}")
-    if errors:
+    if failed:
         sys.exit(1)
 
 
@@ -69,13 +69,13 @@ def _compile(device: str) -> str:
 
 def _parser() -> OneLineParser:
     parser = OneLineParser(
-        description="Time quantization beside float training, other frameworks, and the least it can cost.",
+        description="Compare the speed of quantization with float training and other frameworks.",
         allow_abbrev=False,
     )
     for name, part in PARTS.items():
-        default = "; by default" if name in DEFAULT_PARTS else ""
+        default = " (runs by default)" if name in DEFAULT_PARTS else ""
         parser.add_argument(f"--{name}", action="store_true", help=f"Run this part{default}: {part.__doc__}")
     add_options(parser, SpeedOptions)
-    text = "Folder in which each part leaves a JSON file, and its tables in Markdown."
+    text = "Folder for the JSON file and the Markdown tables of each part."
     parser.add_argument("--out", type=str, default="runs/benchmark", help=text)
     return parser

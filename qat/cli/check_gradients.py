@@ -1,4 +1,4 @@
-"""The verb `check_gradients`: a table of every gradient, or the check of one user-defined function."""
+"""Check every gradient of the package, or the gradient of one user-defined function."""
 
 import importlib
 import re
@@ -18,55 +18,49 @@ from qat.cli.exits import leave
 from qat.cli.parser import OneLineParser
 from qat.gradients import Verdict, check_gradient
 from qat.names import one_line, unknown_name
-from qat.tour import ROWS
+from qat.tour.gradient_rows import FORMULAS, ROWS
 
 WIDE = 130  # columns that the table needs to show the formulas of the forward too
-HEADER = ("function", "forward", "gradient", "first", "second", "surrogate", "verdict")
-DESCRIPTION = "Check every gradient of the package, or the gradient of one user-defined function."
-FUNCTION_HELP = "Function class or callable, as in my_module:MyFunction. By default the whole package."
+FUNCTION_HELP = "autograd Function or callable, as in my_module:MyFunction; by default all functions of qat."
 SHAPE_HELP = "Shape of an input, as in 4,3 or (); repeat it for each input. By default 4,3."
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the command line; `argv` without the program's name, by default the process's own.
-
-    Raises:
-        SystemExit: 1 where a gradient is wrong, 2 on bad input.
-    """
-    parser = OneLineParser(description=DESCRIPTION, allow_abbrev=False)
+    """Run the command line; exit with 1 where a gradient is wrong, with 2 on bad input."""
+    parser = OneLineParser(description=__doc__)
     parser.add_argument("function", type=str | None, nargs="?", default=None, help=FUNCTION_HELP)
     parser.add_argument("--shape", type=str, action="append", help=SHAPE_HELP)
     parser.add_function_arguments(check_function, skip={"target", "shapes"})
     args = vars(parser.parse_args(None if argv is None else list(argv)))
     target, shapes = args.pop("function"), args.pop("shape") or ["4,3"]
-    if target is None:
-        verdicts = {name: row.check(name) for name, row in ROWS.items()}
-        console = Console()
-        console.print(gradient_table(verdicts, wide=console.width >= WIDE))
-        shown = [verdict for verdict in verdicts.values() if not verdict.ok]
-    else:
-        try:
-            shown = [check_function(target, shapes, **args)]
-        except ValueError as error:
-            leave(f"error: {one_line(error)}", 2)
-    for verdict in shown:
-        print(verdict)
-    if not all(verdict.ok for verdict in shown):
+    try:
+        if target is None:
+            verdicts = [row.check(name) for name, row in ROWS.items()]
+            print_table(Console(), verdicts)
+        else:
+            verdicts = [check_function(target, shapes, **args)]
+    except ValueError as error:
+        leave(f"error: {one_line(error)}", 2)
+    for verdict in verdicts:
+        if target is not None or not verdict.ok:
+            print(verdict)
+    if not all(verdict.ok for verdict in verdicts):
         sys.exit(1)
 
 
-def gradient_table(verdicts: dict[str, Verdict], wide: bool) -> Table:
-    """One row for each verdict on a function in `ROWS`; the column `forward` only where it is `wide`."""
+def print_table(console: Console, verdicts: Sequence[Verdict]) -> None:
+    """One row for each verdict on a function in `ROWS`; the column `forward` only on a wide console."""
     table = Table(box=box.SIMPLE_HEAD)
-    for title in HEADER:
-        if title != "forward" or wide:
-            table.add_column(title, no_wrap=title != "gradient", overflow="fold")
-    for name, verdict in verdicts.items():
-        row, derivatives = ROWS[name], ("first derivative", "second derivative")
-        cells = [name, *([row.forward] if wide else []), row.gradient, *map(verdict.status, derivatives)]
+    for title in ("function", "forward", "gradient", "first", "second", "surrogate", "verdict"):
+        table.add_column(title, no_wrap=title != "gradient", overflow="fold")
+    for verdict in verdicts:
+        cells = [verdict.name, *FORMULAS[verdict.name]]
+        cells += [verdict.status("first derivative"), verdict.status("second derivative")]
         cells += ["yes" if verdict.stated else "", "ok" if verdict.ok else "FAILED"]
         table.add_row(*map(Text, cells), style=None if verdict.ok else "red")
-    return table
+    if console.width < WIDE:  # the formulas of the gradient need the room
+        del table.columns[1]
+    console.print(table)
 
 
 def check_function(
@@ -85,8 +79,8 @@ def check_function(
         low: Lower bound of the inputs.
         high: Upper bound of the inputs.
         seed: Seed of the random inputs.
-        surrogate: Gradient to compare with, where it is not the derivative: a function (g, *inputs) that
-            returns one gradient for each input, as in my_module:my_gradient.
+        surrogate: Expected gradient, if it is not the derivative: a function (g, *inputs) that returns one
+            gradient for each input, as in my_module:my_gradient.
 
     Raises:
         ValueError: a function is not found, a shape is not valid, or low is not less than high.
@@ -101,10 +95,8 @@ def check_function(
 
 def load(target: str) -> Callable[..., Any]:
     """The function at `module:name` or `module.name`, also of a module in the current folder."""
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    module, _, name = target.rpartition(":" if ":" in target else ".")
+    sys.path.insert(0, here := str(Path.cwd()))
+    module, _, name = target.replace(":", ".").rpartition(".")
     if not (module and name):
         raise ValueError(f"function must be module:name, as in my_module:MyFunction, got {target!r}")
     try:

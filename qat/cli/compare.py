@@ -29,22 +29,22 @@ SETUPS = ", ".join(dict.fromkeys(name for file in (MAIN, LIBRARY) for name in re
 class CompareOptions:
     """The options of the command: type, help, and the option of training that it sets in the base."""
 
-    config: Annotated[str | None, "YAML file; default: the main job, which is configs/compare.yaml."] = None
-    setups: Annotated[list[str] | None, f"Setups of the YAML file, or any of {SETUPS}."] = None
-    seeds: Annotated[list[int] | None, "One run of each setup for each seed."] = None
-    bits: Annotated[list[int] | None, "Of weights and activations; with several, each setup at each."] = None
-    weight_bits: Annotated[int | None, "Of weights, where they differ from --bits.", BITS[0]] = None
-    activation_bits: Annotated[int | None, "Of activations, where they differ.", BITS[1]] = None
-    epochs: Annotated[int | None, "At least 1.", "trainer.max_epochs"] = None
+    config: Annotated[str | None, "YAML file of the comparison; by default configs/compare.yaml."] = None
+    setups: Annotated[list[str] | None, f"Names of setups of the YAML file, or any of {SETUPS}."] = None
+    seeds: Annotated[list[int] | None, "Random seeds; one run of each setup for each seed."] = None
+    bits: Annotated[list[int] | None, "Bit-widths of weights and activations; one run for each."] = None
+    weight_bits: Annotated[int | None, "Bits of weights, if not --bits.", BITS[0]] = None
+    activation_bits: Annotated[int | None, "Bits of activations, if not --bits.", BITS[1]] = None
+    epochs: Annotated[int | None, "Number of epochs, at least 1.", "trainer.max_epochs"] = None
     data: Annotated[DataName | None, "The data set.", "data.name"] = None
-    data_root: Annotated[str | None, "Where it lies; else QAT_DATA, else data.", "data.data_root"] = None
+    data_root: Annotated[str | None, "Data folder; default: $QAT_DATA, or data.", "data.data_root"] = None
     model: Annotated[str | None, f"One of {', '.join(MODELS)}, or an import path.", "model.name"] = None
-    loss: Annotated[LossName | None, "What is minimized.", "model.loss"] = None
-    batch_size: Annotated[int | None, "Images a step.", "data.batch_size"] = None
-    learning_rate: Annotated[float | None, "Peak of the schedule.", "model.learning_rate"] = None
-    out: Annotated[str, "Folder of the runs and the report; comparisons may share it."] = "runs/compare"
-    jobs: Annotated[int, "Runs at a time, with a share of the threads each; 0: one on each thread."] = 1
-    dask: Annotated[str | None, "Address of a Dask scheduler, whose workers train instead."] = None
+    loss: Annotated[LossName | None, "Loss function.", "model.loss"] = None
+    batch_size: Annotated[int | None, "Images per training step.", "data.batch_size"] = None
+    learning_rate: Annotated[float | None, "Peak learning rate.", "model.learning_rate"] = None
+    out: Annotated[str, "Folder of runs and report; several comparisons can share it."] = "runs/compare"
+    jobs: Annotated[int, "Number of runs in parallel, which share the threads; 0: one run per thread."] = 1
+    dask: Annotated[str | None, "Address of a Dask scheduler; its workers train the runs."] = None
 
 
 SETS = {
@@ -57,8 +57,8 @@ SETS = {
 
 def _parse(argv: Sequence[str] | None) -> CompareOptions:
     parser = OneLineParser(
-        description="Train one small CNN in several setups and report how they compare. What is given here "
-        "is laid over the YAML file.",
+        description="Train a small CNN in several setups and write a report that compares them. Options "
+        "of the command line override the YAML file.",
         allow_abbrev=False,
     )
     for name, annotation in get_type_hints(CompareOptions, include_extras=True).items():

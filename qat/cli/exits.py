@@ -10,10 +10,6 @@ BAD_INPUT = (ValueError, OSError, pickle.UnpicklingError, MisconfigurationExcept
 
 
 def leave(message: str, code: int) -> NoReturn:
-    """Print one line on stderr and exit.
-
-    Raises:
-        SystemExit: always, with `code`.
-    """
+    """Print one line on stderr and exit with a code."""
     print(message, file=sys.stderr)
     sys.exit(code)

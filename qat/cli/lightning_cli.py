@@ -21,7 +21,7 @@ from qat.training.health import Health
 from qat.training.saving import Best, Last
 
 SUBCOMMANDS = {
-    "fit": "Train a network, or go on with a run that was stopped.",
+    "fit": "Train a network, or continue a run that was stopped.",
     "validate": "Evaluate a .ckpt file on the validation images.",
     "test": "Evaluate a .ckpt file on the test images.",
 }
@@ -30,11 +30,7 @@ POSITIVE = ("limit_train_batches", "accumulate_grad_batches", "check_val_every_n
 
 
 class TrainCLI(LightningCLI):
-    """Parses the options, builds the run and checks it; `run` then does the work.
-
-    Args:
-        name: of the subcommand: fit, validate or test.
-        args: its options.
+    """Parses the options `args` of a subcommand, builds the run and checks it; `run` then does the work.
 
     Raises:
         ValueError: an option is wrong, or a .ckpt file or the data does not fit.
@@ -49,11 +45,7 @@ class TrainCLI(LightningCLI):
             ImageData,
             save_config_callback=SaveConfig,
             seed_everything_default=0,
-            parser_kwargs={
-                "prog": prog,
-                "usage": f"{prog} {OPTIONS}",
-                "description": SUBCOMMANDS[name],
-            },
+            parser_kwargs={"prog": prog, "usage": f"{prog} {OPTIONS}", "description": SUBCOMMANDS[name]},
             parser_class=OneLineParser,
             args=list(args),
             run=False,  # the subcommands are methods of the trainer; here they share one set of options
@@ -70,9 +62,9 @@ class TrainCLI(LightningCLI):
             getattr(self.trainer, self.name)(self.model, self.datamodule)
 
     def add_default_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        seed = "Decides all random numbers of the run: 0 to 2^32 - 1."
+        seed = "Random seed of the run, 0 to 2^32 - 1."
         parser.add_argument("--seed_everything", type=int, default=0, help=seed)
-        ckpt = "The .ckpt file of the run to " + ("go on with." if self.name == "fit" else "evaluate.")
+        ckpt = "The .ckpt file of the run to " + ("continue." if self.name == "fit" else "evaluate.")
         parser.add_argument("--ckpt_path", type=str | None, default=None, help=ckpt)
 
     def add_core_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
@@ -80,15 +72,10 @@ class TrainCLI(LightningCLI):
         parser.add_lightning_class_args(Classifier, "model")
         parser.add_lightning_class_args(ImageData, "data")
         parser.add_lightning_class_args(Trainer, "trainer")
-        parser.set_defaults(
-            {
-                # "auto" would take Apple's GPU, and "auto" devices would let the machine decide the batches.
-                "trainer.accelerator": "cuda" if torch.cuda.is_available() else "cpu",
-                "trainer.devices": 1,
-                "trainer.max_epochs": 5,
-                "trainer.default_root_dir": "runs",
-            }
-        )
+        # "auto" would take Apple's GPU, and "auto" devices would let the machine decide the batches.
+        accelerator = "cuda" if torch.cuda.is_available() else "cpu"
+        parser.set_defaults({"trainer.accelerator": accelerator, "trainer.devices": 1})
+        parser.set_defaults({"trainer.max_epochs": 5, "trainer.default_root_dir": "runs"})
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         parser.link_arguments("seed_everything", "model.seed")
@@ -101,19 +88,16 @@ class TrainCLI(LightningCLI):
         self.config = options = parser.parse_args(args)
         for group in ("model", "data", "trainer", "model.quantization"):
             if not isinstance(options[group], Namespace):
-                raise ValueError(
-                    f"{group} must be a group of options, got {options[group]}; see {parser.prog} --help"
-                )
+                rule = f"{group} must be a group of options, got {options[group]}"
+                raise ValueError(f"{rule}; see {parser.prog} --help")
         seed, epochs = options.seed_everything, options.trainer.max_epochs
         if not 0 <= seed < 2**32:
             raise ValueError(f"seed_everything must be 0 to 2^32 - 1, got {seed}; any small number will do")
         if epochs is not None and epochs != -1 and epochs < 1:
             raise ValueError(f"trainer.max_epochs must be at least 1, or -1 for no end, got {epochs}")
         if epochs is not None and 0 < epochs <= options.model.float_epochs:
-            raise ValueError(
-                f"model.float_epochs must be below trainer.max_epochs ({epochs}), or no epoch is quantized; "
-                f"got {options.model.float_epochs}"
-            )
+            rule = f"model.float_epochs must be below trainer.max_epochs ({epochs}), or no epoch is quantized"
+            raise ValueError(f"{rule}; got {options.model.float_epochs}")
         for name in POSITIVE:
             value = options.trainer[name]
             if value is not None and value != -1 and value <= 0:
@@ -171,7 +155,7 @@ class TrainCLI(LightningCLI):
         waits = isinstance(name, str) and "find_unused_parameters_true" not in name
         phases = any(self.model.hparams[key] not in (0, None) for key in ("float_epochs", "freeze_epoch"))
         scales = [module for module in self.model.modules() if isinstance(module, Scale)]
-        learned = any(True for scale in scales for _ in scale.parameters())
+        learned = any(list(scale.parameters()) for scale in scales)
         if isinstance(self.trainer.strategy, DDPStrategy) and waits and phases and learned:
             raise ValueError(
                 "float_epochs and freeze_epoch with learned scales on several devices need "

@@ -69,11 +69,11 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _parser() -> OneLineParser:
     parser = OneLineParser(
-        description="Measure what training a network keeps in memory, mode by mode.", allow_abbrev=False
+        description="Measure how much memory training a network needs, for each mode.", allow_abbrev=False
     )
     add_options(parser, Workload)
     add_options(parser, StudyOptions)
-    text = "Folder of memory.json, memory.md and the figures."
+    text = "Folder for memory.json, memory.md and the figures."
     parser.add_argument("--out", type=str, default="runs/memory", help=text)
     return parser
 

@@ -14,8 +14,7 @@ from qat.options import explain
 def command(verb: str = "") -> list[str]:
     """The words that call this verb: `qat VERB`, `python scripts/VERB.py` or `python -m qat VERB`.
 
-    Args:
-        verb: its name, for a process whose own arguments do not tell.
+    `verb` is its name, for a process whose own arguments do not tell.
     """
     script, *arguments = sys.argv
     words = [word for word in (verb, *arguments[:1]) if word in VERBS][:1]
@@ -41,9 +40,8 @@ class OneLineParser(LightningArgumentParser):
     def options(self) -> dict[str, str]:
         """The help of each option, by its name without the dashes."""
         # argparse has no public list of options; checked with Python 3.11 to 3.14 and jsonargparse 4.53.
-        return {
-            name[2:]: a.help or "" for a in self._actions for name in a.option_strings if name[:2] == "--"
-        }
+        named = [(name, action.help) for action in self._actions for name in action.option_strings]
+        return {name[2:]: text or "" for name, text in named if name.startswith("--")}
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         sys.stderr.write(f"error: {explain(message, self.options())}\n")

@@ -1,7 +1,9 @@
-"""The tour in a terminal: experiments on custom gradients, expected beside measured."""
+"""Run experiments on custom gradients and compare what they measure with what is expected."""
 
 import sys
 from collections.abc import Sequence
+from itertools import groupby
+from operator import itemgetter
 
 from rich.console import Console
 from rich.padding import Padding
@@ -10,45 +12,37 @@ from rich.text import Text
 
 from qat.cli.exits import leave
 from qat.cli.parser import OneLineParser
-from qat.tour import CHAPTERS, run_tour, write_page
-from qat.tour.experiment import Chapter, Finished
+from qat.tour import CHAPTERS, html_page, run_tour
+from qat.tour.experiment import Finished
 from qat.tour.text import excerpt, readable
-from qat.whole_file import check_folder
+from qat.whole_file import check_folder, write_whole
 
-DESCRIPTION = "Run experiments on custom gradients and compare what they measure with what is expected."
-HTML_HELP = "Also write the experiments, with their graphs, as one HTML page."
+HTML_HELP = "Also write the experiments and their autograd graphs to this HTML page."
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the command line; `argv` without the program's name, by default the process's own.
-
-    Raises:
-        SystemExit: 1 where a measured value is not the expected one, 2 on bad input.
-    """
-    parser = OneLineParser(description=DESCRIPTION, allow_abbrev=False)
+    """Run the command line; exit with 1 where a value is not the expected one, with 2 on bad input."""
+    parser = OneLineParser(description=__doc__)
     parser.add_argument("--html", type=str | None, default=None, metavar="FILE", help=HTML_HELP)
     html = parser.parse_args(None if argv is None else list(argv)).html
     console = Console(highlight=False)
-
-    def show(chapter: Chapter, finished: Finished | None) -> None:
-        if finished:
-            _show_experiment(console, finished)
-        else:
-            console.rule(Text(chapter.title, "bold"), align="left", style="dim")
-
+    tour = []
     try:
         if html is not None:
             check_folder(html)  # before the experiments run
-        tour = run_tour(CHAPTERS, show)
+        for chapter, group in groupby(run_tour(CHAPTERS), itemgetter(0)):
+            console.rule(Text(chapter.title, "bold"), align="left", style="dim")
+            for _, finished in group:
+                _show_experiment(console, finished)
+                tour.append((chapter, finished))
         if html is not None:
-            console.print(f"written to {write_page(html, tour)}", soft_wrap=True)
+            console.print(f"written to {write_whole(html, html_page(tour))}", soft_wrap=True)
     except (ValueError, OSError) as error:
         leave(f"error: html: {error}", 2)
-    results = [finished for _, group in tour for finished in group]
-    wrong = [finished for finished in results if not finished.ok]
+    wrong = [finished for _, finished in tour if not finished.ok]
     for finished in wrong:
         console.print(_mark(console, False), finished.number, finished.experiment.title)
-    console.print(f"{len(results) - len(wrong)} of {len(results)} as expected")
+    console.print(f"{len(tour) - len(wrong)} of {len(tour)} as expected")
     if wrong:
         sys.exit(1)
 

@@ -15,11 +15,7 @@ from qat.training.saving import Last
 
 
 def main(argv: Sequence[str]) -> None:
-    """Run a subcommand; `argv` holds its name and its options.
-
-    Raises:
-        SystemExit: 0 after `--help`, 2 for bad input, 130 when stopped with Ctrl-C.
-    """
+    """Run a subcommand; exit with 0 after `--help`, 2 for bad input, 130 when stopped with Ctrl-C."""
     quiet()
     try:
         with logs_shown():  # the weights that the run starts from

@@ -5,15 +5,7 @@ from pathlib import Path
 
 
 def check_writable(argument: str, folder: str | Path) -> None:
-    """Check that a folder can be made and written to, without making it.
-
-    Args:
-        argument: the name of the option, for error messages.
-        folder: the path.
-
-    Raises:
-        ValueError: the path is empty, a part of it is a file, or its existing part is not writable.
-    """
+    """Raise ValueError, which names the option `argument`, unless a folder can be made and written to."""
     if not str(folder):
         raise ValueError(f"{argument} must name a folder, got nothing; give one such as runs/mine")
     existing = Path(folder).absolute()

@@ -31,9 +31,7 @@ class CropFlip:
     """
 
     def __init__(self, count: int, channels: int, seed: int) -> None:
-        self.count = count
-        self.mirror = channels == 3
-        self.seed = seed
+        self.count, self.mirror, self.seed = count, channels == 3, seed
         self.set_epoch(0)
 
     def set_epoch(self, epoch: int) -> None:

@@ -14,11 +14,6 @@ SHAPE = (3, 32, 32)
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 
-def shape(root: Path) -> tuple[tuple[int, int, int], int]:
-    """`((3, 32, 32), 10)`; reads nothing."""
-    return SHAPE, len(CLASSES)
-
-
 def image_folder(root: Path) -> Path | None:
     """`root/cifar10` if it holds train/ and test/, else None."""
     path = root / "cifar10"
@@ -58,9 +53,8 @@ def _load_pickles(root: Path) -> ImageSet:
     try:
         train, test = CIFAR10(root, train=True), CIFAR10(root, train=False)
     except RuntimeError:  # torchvision compares each file with its checksum
-        raise ValueError(
-            f"data_root: {batches} is damaged (a file is missing or fails its checksum); delete it, run again"
-        ) from None
+        why = "a file is missing or fails its checksum"
+        raise ValueError(f"data_root: {batches} is damaged ({why}); delete it, run again") from None
     return ImageSet(*_tensors(train), *_tensors(test), CLASSES)
 
 

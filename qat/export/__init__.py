@@ -1,20 +1,17 @@
 """A trained model for other runtimes, and the proof that it is the same."""
 
 from qat.export.agreement import Agreement
-from qat.export.c import COMPILERS, CSource, c_logits, find_compiler, write_c
-from qat.export.integers import (
-    Accumulator,
-    IntegerAgreement,
-    IntegerModel,
-    Program,
-    npz_logits,
-    write_npz,
-)
-from qat.export.onnx import CodeDifference, Verification, export_onnx, verify
+from qat.export.c.compile import c_logits, find_compiler
+from qat.export.c.source import CSource, write_c
+from qat.export.integers.model import IntegerAgreement, IntegerModel
+from qat.export.integers.npz import npz_logits, write_npz
+from qat.export.integers.program import Accumulator, Program
+from qat.export.onnx.export import export_onnx
+from qat.export.onnx.first_difference import CodeDifference
+from qat.export.onnx.verify import Verification, verify
 from qat.export.sizes import Sizes, c_sizes, npz_sizes, onnx_sizes, sizes_by_width
 
 __all__ = [
-    "COMPILERS",
     "Accumulator",
     "Agreement",
     "CSource",

@@ -1,5 +1,7 @@
 """What is required of a model before it is exported."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -40,42 +42,33 @@ def layer_of(quantizer: str) -> str:
 def check_ready(model: nn.Module) -> None:
     """Refuse a model whose codes are not final, or whose codes no runtime would reproduce.
 
-    A float model is ready.
-
     Raises:
         ValueError: a quantizer is off, has seen no training batch, or does not round half to even; or an
             activation lies on the grid {-1, +1}.
     """
+    activations = activation_quantizers(model)
     for name, module in model.named_modules():
-        if isinstance(module, Quantizer):
-            if not module.enabled:
-                raise ValueError(
-                    f"{layer_of(name)}: its quantizer is off, the model is in a float phase; export it after "
-                    "a quantized epoch"
-                )
-            if not _rounds_half_to_even(module):
-                raise ValueError(
-                    f"{layer_of(name)}: runtimes round half to even, but its rounding does not; train it "
-                    "with another rounding"
-                )
-    for name, quantizer in activation_quantizers(model).items():
-        if not _batches_seen(quantizer):
-            raise ValueError(
-                f"{layer_of(name)}: the model was never calibrated, its ranges saw no batch; train it, "
-                "load a trained state, or run it on a batch in training mode"
-            )
-        if quantizer.grid.step != 1:
-            raise ValueError(
-                f"{layer_of(name)}: no format holds activations of 1 signed bit, the grid {{-1, +1}}; give "
-                "it 2 bits, or an input that is never negative"
-            )
+        if isinstance(module, Quantizer) and (why := _obstacle(module, name in activations)):
+            raise ValueError(f"{layer_of(name)}: {why}")
 
 
-def _batches_seen(quantizer: Quantizer) -> int:
-    scale = quantizer.scale
-    batches = (scale.inner if isinstance(scale, PowerOfTwo) else scale).batches
-    assert isinstance(batches, Tensor)
-    return int(batches)
+def _obstacle(quantizer: Quantizer, is_activation: bool) -> str:
+    scale: Any = quantizer.scale.inner if isinstance(quantizer.scale, PowerOfTwo) else quantizer.scale
+    if not quantizer.enabled:
+        return "its quantizer is off, the model is in a float phase; export it after a quantized epoch"
+    if not _rounds_half_to_even(quantizer):
+        return "runtimes round half to even, but its rounding does not; train it with another rounding"
+    if is_activation and not scale.batches:
+        return (
+            "the model was never calibrated, its ranges saw no batch; train it, load a trained state, or run "
+            "it on a batch in training mode"
+        )
+    if is_activation and quantizer.grid.step != 1:
+        return (
+            "no format holds activations of 1 signed bit, the grid {-1, +1}; give it 2 bits, or an input "
+            "that is never negative"
+        )
+    return ""
 
 
 @torch.no_grad()

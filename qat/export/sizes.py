@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 import onnx
 from torch import Tensor, nn
 
-from qat.export.c import c_source
-from qat.export.integers import IntegerModel, npz_bytes
-from qat.export.onnx import onnx_bytes
+from qat.export.c.source import c_source
+from qat.export.integers.model import IntegerModel
+from qat.export.integers.npz import npz_bytes
+from qat.export.onnx.export import onnx_bytes
 from qat.layers import Quantization, quantize
 from qat.layers.trace import CONV_AND_LINEAR
 
@@ -32,11 +33,7 @@ class Sizes:
 
 
 def onnx_sizes(model: nn.Module, example: Tensor) -> Sizes:
-    """Sizes of the ONNX file of a float or quantized model.
-
-    Raises:
-        ValueError: as `export_onnx`.
-    """
+    """Sizes of the ONNX file of a float or quantized model; raises the errors of `export_onnx`."""
     content = onnx_bytes(model, (example,), opset=25, fold=False, run="")
     stored = {t.name: len(t.raw_data) for t in onnx.load_from_string(content).graph.initializer}
     names = [name for name, module in model.named_modules() if isinstance(module, CONV_AND_LINEAR)]
@@ -50,11 +47,7 @@ def npz_sizes(model: IntegerModel) -> Sizes:
 
 
 def c_sizes(model: IntegerModel) -> Sizes:
-    """Sizes of the constants in C. Each weight has one byte more, which its reader may touch.
-
-    Raises:
-        ValueError: as `write_c`.
-    """
+    """Sizes of the constants in C. Each weight has one byte more, which its reader may touch."""
     layers = {layer: size + 1 for layer, size in _packed_bytes(model).items()}
     return Sizes(layers, c_source(model).flash)
 
@@ -64,11 +57,8 @@ def sizes_by_width(
 ) -> dict[str, Sizes]:
     """The sizes of a network in float and at several bit-widths, in each format, by "<width> <format>".
 
-    Args:
-        build: returns the float network. Its weights may be random, because they do not change the sizes.
-        config: the configuration, except for `weight_bits`, `activation_bits` and `layers`.
-        example: `(N, C, H, W)`, at least two images.
-        widths: bits of weights and activations.
+    `build` returns the float network, whose weights may be random. The widths take the place of the
+    configuration's `weight_bits`, `activation_bits` and `layers`. `example` has at least two images.
 
     Raises:
         ValueError: the network has no form in integers.

@@ -1,6 +1,5 @@
 """The reference of every comparison: the trained model in eval mode, its logits and the codes inside it."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,26 +8,19 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from qat.export.readiness import activation_quantizers, zero_point_of
-from qat.module_state import call_on, copy_buffers, preserve_modes
+from qat.module_state import call_on, copy_buffers, hook_forwards, preserve_modes
 from qat.progress import tracked
-from qat.quantizers import Quantizer
 
 BATCH = 100  # images
 
 
 @dataclass(frozen=True)
 class QuantizerCall:
-    """One call of an activation's quantizer.
+    """One call of an activation's quantizer."""
 
-    Args:
-        name: name of the quantizer.
-        steps: `x / scale`, before rounding.
-        codes: the integers that it gave.
-    """
-
-    name: str
-    steps: Tensor
-    codes: Tensor
+    name: str  # of the quantizer
+    steps: Tensor  # x / scale, before rounding
+    codes: Tensor  # the integers that it gave
 
 
 def run_trained(model: nn.Module, args: tuple[Tensor, ...], description: str) -> NDArray[np.float32]:
@@ -42,16 +34,16 @@ def run_trained(model: nn.Module, args: tuple[Tensor, ...], description: str) ->
 
 def codes_of_trained(model: nn.Module, args: tuple[Tensor, ...]) -> list[QuantizerCall]:
     """The calls of all quantizers of activations on one batch, in the order in which they ran."""
-    calls: list[QuantizerCall] = []
-    hooks = [
-        quantizer.register_forward_hook(_recorder(name, quantizer, calls))
-        for name, quantizer in activation_quantizers(model).items()
-    ]
-    try:
+    quantizers, calls = activation_quantizers(model), list[QuantizerCall]()
+
+    def record(name: str, module: nn.Module, inputs: list[Tensor], output: Tensor) -> None:
+        if quantizer := quantizers.get(name):
+            scale = quantizer.scale(inputs[0])
+            codes = (output.float() / scale).round() + zero_point_of(quantizer, scale)
+            calls.append(QuantizerCall(name, (inputs[0].float() / scale).cpu(), codes.int().cpu()))
+
+    with hook_forwards(model, lambda *_: None, record):
         _call(model, args)
-    finally:
-        for hook in hooks:
-            hook.remove()
     return calls
 
 
@@ -61,12 +53,3 @@ def _call(model: nn.Module, args: tuple[Tensor, ...]) -> Tensor:
     with preserve_modes(model):
         output: Tensor = call_on(model.eval(), copy_buffers(model), [x.to(device) for x in args])
     return output.cpu()
-
-
-def _recorder(name: str, quantizer: Quantizer, calls: list[QuantizerCall]) -> Callable[..., None]:
-    def record(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        scale = quantizer.scale(inputs[0])
-        codes = (output.float() / scale).round() + zero_point_of(quantizer, scale)
-        calls.append(QuantizerCall(name, (inputs[0].float() / scale).cpu(), codes.int().cpu()))
-
-    return record

@@ -1,7 +1,6 @@
 """Functions with a chosen gradient in place of the derived one."""
 
-from qat.gradients.check import check_gradient
-from qat.gradients.check.verdict import Finding, Verdict
+from qat.gradients.check import Finding, Verdict, check_gradient
 from qat.gradients.clamping import clamp
 from qat.gradients.control import (
     clip_gradient_norm,

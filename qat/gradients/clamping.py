@@ -9,7 +9,7 @@ from qat.gradients.masking import equal, masked
 
 
 class _Clamp(torch.autograd.Function):
-    """Bounds are numbers. Keeps one byte per element, or nothing if the input needs no gradient."""
+    """For bounds that are numbers. Keeps one byte per element, or nothing if x needs no gradient."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, low: float, high: float) -> Tensor:
@@ -25,7 +25,7 @@ class _Clamp(torch.autograd.Function):
 
 
 class _ClampBetween(torch.autograd.Function):
-    """Bounds are tensors, which may learn. Keeps one byte per element for each that needs a gradient."""
+    """For bounds that are tensors. Keeps one byte per element for each input that needs a gradient."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, low: Tensor, high: Tensor) -> Tensor:
@@ -48,18 +48,15 @@ class _ClampBetween(torch.autograd.Function):
 def clamp(x: Tensor, low: float | Tensor, high: float | Tensor) -> Tensor:
     """Clamp to `[low, high]`; the gradient passes inside, including the ends.
 
-    Forward: `min(max(x, low), high)`. Gradient of x: `g` where `low <= x <= high`, else 0; of low, where it
-    is a tensor: the sum of `g` where `x < low`; of high: where `x > high`. Second derivative: that of
-    whatever follows, times the same masks. At the ends `torch.clamp` gives x no gradient in current versions,
-    which would exclude the two outermost codes of a grid.
+    Forward: `min(max(x, low), high)`. Gradient of x: `g` where `low <= x <= high`, else 0; of bounds that are
+    tensors: the sum of `g` where `x < low`, and where `x > high`. Second derivative: that of the identity,
+    where the gradient passes. `torch.clamp` gives x no gradient at the ends in current versions, which would
+    exclude the two outermost codes of a grid.
 
     Args:
         x: any shape, any real dtype. NaN stays NaN, with the gradient 0.
-        low, high: numbers, or tensors that broadcast against x, whose gradients have their own shapes. They
-            are compared in x's dtype. Where a tensor low lies above high, the result is high, which gets the
-            whole gradient.
-
-    Shape: any -> the same (broadcast with tensor bounds).
+        low, high: numbers, or tensors that broadcast against x; they are compared in x's dtype. Where a
+            tensor low lies above high, the result is high, which gets the whole gradient.
 
     Raises:
         ValueError: low and high are numbers, and low is not <= high.

@@ -1,4 +1,4 @@
-"""Identities that change, stop or refuse the gradient."""
+"""Identities, for a tensor of any shape, that change, stop or refuse the gradient."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,9 +23,7 @@ class _ChangeGradient(torch.autograd.Function):
 def stop_gradient(x: Tensor) -> Tensor:
     """The identity without a gradient.
 
-    Forward: `x`. Gradient: none; nothing upstream receives one through here.
-
-    Shape: any -> the same. This is `Tensor.detach` under the name that the field uses.
+    Forward: `x`. Gradient: none. This is `Tensor.detach` under the name that the field uses.
     """
     return x.detach()
 
@@ -33,14 +31,10 @@ def stop_gradient(x: Tensor) -> Tensor:
 def scale_gradient(x: Tensor, factor: float) -> Tensor:
     """The identity with a gradient that is `factor` times as large.
 
-    Forward: `x`. Gradient: `factor * g`.
+    Forward: `x`. Gradient: `factor * g`; with a factor of 0, x gets a gradient of zeros.
 
-    Args:
-        x: any shape.
-        factor: any number; with 0, x still gets a gradient, of zeros.
-
-    Shape: any -> the same. Source: Esser et al. 2020 (LSQ), section 2.2, where it slows down a learned scale;
-    a negative factor is the gradient reversal of Ganin & Lempitsky 2015, section 3.
+    Source: Esser et al. 2020 (LSQ), section 2.2, where it slows down a learned scale; a negative factor is
+    the gradient reversal of Ganin & Lempitsky 2015, section 3.
     """
     return _ChangeGradient.apply(x, lambda g: g * factor)
 
@@ -48,45 +42,30 @@ def scale_gradient(x: Tensor, factor: float) -> Tensor:
 def clip_gradient_value(x: Tensor, limit: float) -> Tensor:
     """The identity with each element of its gradient clipped.
 
-    Forward: `x`. Gradient: `min(max(g, -limit), limit)`.
+    Forward: `x`. Gradient: `min(max(g, -limit), limit)`. A limit that is not > 0 raises a ValueError.
 
-    Args:
-        x: any shape.
-        limit: > 0, in units of the gradient.
-
-    Shape: any -> the same. Source: Mikolov 2012, "Statistical language models based on neural networks",
-    section 3.3.
-
-    Raises:
-        ValueError: limit is not > 0.
+    Source: Mikolov 2012, "Statistical language models based on neural networks", section 3.3.
     """
     _check_limit(limit)
     return _ChangeGradient.apply(x, lambda g: g.clamp(-limit, limit))
 
 
 def clip_gradient_norm(x: Tensor, limit: float) -> Tensor:
-    """The identity with a gradient whose L2 norm over the tensor is at most `limit`.
+    """The identity with a gradient whose L2 norm is at most `limit`.
 
-    Forward: `x`. Gradient: `g * min(1, limit / |g|)`, the norm computed in float32 at least.
+    Forward: `x`. Gradient: `g * min(1, limit / |g|)`, with the norm over the whole tensor, including the
+    batch, computed in float32 or wider. A limit that is not > 0 raises a ValueError.
 
-    Args:
-        x: any shape; the norm is taken over the whole tensor, including the batch.
-        limit: > 0, in units of the gradient.
-
-    Shape: any -> the same. Source: Pascanu et al. 2013, "On the difficulty of training recurrent neural
-    networks", section 3.2, for one tensor.
-
-    Raises:
-        ValueError: limit is not > 0.
+    Source: Pascanu et al. 2013, "On the difficulty of training recurrent neural networks", section 3.2.
     """
     _check_limit(limit)
     return _ChangeGradient.apply(x, lambda g: _clip_norm(g, limit))
 
 
 def _clip_norm(g: Tensor, limit: float) -> Tensor:
-    # In float32 at least: in float16 the sum of squares overflows soon, which would give a gradient of 0.
+    # In float16 the sum of squares overflows soon, which would give a gradient of 0.
     norm = torch.linalg.vector_norm(g, dtype=torch.promote_types(g.dtype, torch.float32))
-    # Scaled only if it is too long, so that a zero gradient stays zero, and so does its own derivative.
+    # Scaled only if it is too long, so that a zero gradient, and its own derivative, stay zero.
     factor = (limit / norm.clamp(min=limit)).to(g.dtype)
     return torch.where(norm > limit, g * factor, g)
 
@@ -108,12 +87,12 @@ class _Refuse(torch.autograd.Function):
 def refuse_second_derivative(gradient: Tensor, *depends_on: Tensor, name: str) -> Tensor:
     """The identity whose backward raises: for a `backward` whose result must not be differentiated.
 
-    Forward: `gradient`. Its own gradient: RuntimeError, with `name`.
+    Forward: `gradient`. Its own gradient: a RuntimeError with `name`.
 
-    `torch.autograd.function.once_differentiable` does not refuse. It returns a gradient without a graph, and
-    in a sum with other terms `torch.autograd.grad` then omits that term silently. This function makes the
-    returned gradient depend on its origins, so that differentiating it arrives here. It keeps no tensor, and
-    costs nothing without `create_graph=True`.
+    `torch.autograd.function.once_differentiable` is no refusal. It returns a gradient without a graph, and in
+    a sum with other terms `torch.autograd.grad` then omits that term silently. Here the result depends on
+    `depends_on`, so that differentiating it raises. No tensor is kept; without `create_graph=True` it costs
+    nothing.
 
     Example, in a Function whose backward leaves torch:
 
@@ -123,14 +102,9 @@ def refuse_second_derivative(gradient: Tensor, *depends_on: Tensor, name: str) -
 
     Args:
         gradient: what the backward returns.
-        depends_on: what it was computed from: the incoming gradient and the saved inputs. They may be omitted
+        depends_on: what it was computed from: the upstream gradient and the saved inputs. They may be omitted
             if `gradient` already depends on them by torch operations.
         name: of the Function, for the message.
-
-    Shape: that of `gradient`, any -> the same.
-
-    Raises:
-        RuntimeError: in the backward of the result.
     """
     if not torch.is_grad_enabled():
         return gradient  # it cannot be differentiated again

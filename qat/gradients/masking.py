@@ -1,4 +1,4 @@
-"""Masks in forms that the CPU's vector units can use: torch does not vectorise its kernels on bools."""
+"""Fast masks for the CPU: torch does not vectorise its kernels for bools."""
 
 import torch
 from torch import Tensor
@@ -7,7 +7,7 @@ _INTEGER = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes per elem
 
 
 def equal(x: Tensor, y: Tensor) -> Tensor:
-    """`x == y` as bools, several times faster for floats. Shape: any, twice the same -> the same."""
+    """`x == y` for floats of one shape, several times faster."""
     return x.clone().eq_(y).to(torch.bool)
 
 
@@ -15,13 +15,7 @@ def masked(g: Tensor, mask: Tensor) -> Tensor:
     """`g` where `mask` is true, else exactly 0, also where g is infinite or NaN.
 
     If the result may be differentiated again, this is `torch.where(mask, g, 0)`. Otherwise it is the faster
-    `masked_bitwise`.
-
-    Args:
-        g: a gradient, any shape, floats.
-        mask: bools of the same shape.
-
-    Shape: any -> the same.
+    `masked_bitwise`. `g` holds floats; `mask` holds bools and has the same shape.
     """
     if torch.is_grad_enabled() and g.requires_grad:
         return torch.where(mask, g, 0.0)
@@ -29,9 +23,9 @@ def masked(g: Tensor, mask: Tensor) -> Tensor:
 
 
 def masked_bitwise(g: Tensor, mask: Tensor) -> Tensor:
-    """`masked` by a bitwise and, ten times faster than `torch.where`, for an int8 mask of zeros and ones.
+    """`masked` by a bitwise and, without a derivative, for an int8 mask of zeros and ones.
 
-    It has no derivative. Shape: any, twice the same -> the same.
+    It is ten times faster than `torch.where`.
     """
     integer = _INTEGER[g.itemsize]
     bits = mask.to(integer).neg_()  # 0 keeps no bit, -1 keeps all bits

@@ -1,4 +1,4 @@
-"""NumPy code, or a simulator with a NumPy interface, as a node of the graph."""
+"""NumPy functions, such as a simulator with a NumPy interface, as nodes of the graph."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -27,7 +27,7 @@ class _NumpyNode(torch.autograd.Function):
 
 
 class _NumpyCode:
-    """The two NumPy functions, with checks of the arrays that go in and come out."""
+    """The two NumPy functions, with checks of their inputs and results."""
 
     def __init__(self, forward: Callable[..., Any], backward: Callable[..., Any] | None) -> None:
         self.forward, self.backward = forward, backward
@@ -38,9 +38,8 @@ class _NumpyCode:
             if not isinstance(x, Tensor):
                 raise TypeError(f"{self.name}: input {number} must be a tensor, got {type(x).__name__}")
             if x.device != inputs[0].device:
-                raise ValueError(
-                    f"{self.name}: inputs must lie on one device, got {inputs[0].device} and {x.device}"
-                )
+                devices = f"{inputs[0].device} and {x.device}"
+                raise ValueError(f"{self.name}: inputs must lie on one device, got {devices}")
         return self._tensor(self.forward(*map(self._array, inputs)), "forward", inputs[0])
 
     def run_backward(self, g: Tensor, saved: Sequence[Tensor], needed: Sequence[bool]) -> list[Tensor | None]:
@@ -51,8 +50,8 @@ class _NumpyCode:
                 "or stop the gradient with stop_gradient"
             )
         inputs = saved[1:]
-        arrays = self.backward(*map(self._array, (g, *saved)))
-        arrays = arrays if isinstance(arrays, tuple) else (arrays,)
+        result = self.backward(*map(self._array, (g, *saved)))
+        arrays = result if isinstance(result, tuple) else (result,)
         if len(arrays) != len(inputs):
             raise ValueError(
                 f"{self.name}: backward must return one gradient for each of the {len(inputs)} inputs, "
@@ -76,14 +75,14 @@ class _NumpyCode:
     def _array(self, x: Tensor) -> Array:
         if x.dtype == torch.bfloat16:
             raise TypeError(f"{self.name}: NumPy has no bfloat16; convert the input with .float()")
-        # A copy: NumPy code that works in place would change the graph's tensors without autograd noticing.
-        # "K" keeps the memory format.
+        # A copy, because autograd does not notice when NumPy code changes a tensor in place. "K" keeps the
+        # memory format.
         return x.detach().cpu().numpy().copy(order="K")
 
     def _tensor(self, array: Any, which: str, like: Tensor) -> Tensor:
         if not isinstance(array, (np.ndarray, np.generic)):
             raise TypeError(f"{self.name}: {which} must return a NumPy array, got {type(array).__name__}")
-        # Also a copy: a simulator may fill the same array again in the next call.
+        # A copy, because a simulator may fill the same array again in the next call.
         tensor = torch.from_numpy(np.array(array))
         if tensor.dtype != like.dtype:
             raise TypeError(
@@ -101,16 +100,12 @@ def numpy_function(
     Forward: `forward(*inputs)`, from arrays to one array of the first input's dtype and of any shape.
     Gradient: `backward(g, output, *inputs)`, one array for each input, of its shape and dtype (a tuple if
     there are several; None for an input that needs no gradient, such as integers). Second derivative: always
-    refused.
+    refused. Both functions get copies, which they may change.
 
     Example: a chip that rounds half up, trained with a straight-through gradient.
 
         round_half_up = numpy_function(lambda x: np.floor(x + x.dtype.type(0.5)), lambda g, y, x: g)
         Quantizer(IntGrid(4), ObservedScale(7, "ema"), rounding=round_half_up)
-
-    Args:
-        forward: gets copies, which it may change.
-        backward: gets copies, too; None if no gradient is needed.
 
     Returns:
         A function of tensors on one device. They are copied to the CPU, and the result back to that device.
@@ -118,11 +113,9 @@ def numpy_function(
         constant.
 
     Raises:
-        RuntimeError: a gradient is needed and there is no backward, or a second derivative is.
-        TypeError: an array has another dtype, a result is no array, an input is no tensor or is bfloat16,
-            which NumPy lacks.
-        ValueError: a gradient has another shape, there is not one gradient for each input, or the inputs lie
-            on two devices.
+        RuntimeError: a gradient is needed and there is no backward, or a second derivative is needed.
+        TypeError: an array has another dtype, a result is no array, an input is no tensor or is bfloat16.
+        ValueError: a gradient has another shape, there is not one for each input, or the devices differ.
     """
     code = _NumpyCode(forward, backward)
 

@@ -1,6 +1,6 @@
 """Roundings: one forward (round half to even, except for the stochastic one), many gradients.
 
-None of them sees a scale or bits.
+Each takes a tensor of any shape and returns one of the same shape. None of them knows the scale or the bits.
 """
 
 import math
@@ -20,11 +20,9 @@ Rounding = Callable[[Tensor], Tensor]
 def round_zero(x: Tensor) -> Tensor:
     """Round half to even with its true gradient, which is zero.
 
-    Forward: `round(x)`. Gradient: `0 * g`, exactly 0 everywhere.
+    Forward: `round(x)`. Gradient: `0 * g`, exactly 0 everywhere. Second derivative: 0.
 
-    Second derivative: 0.
-
-    Shape: any -> the same. This is `torch.round` under the name that configurations use.
+    This is `torch.round` under the name that configurations use.
     """
     return torch.round(x)
 
@@ -34,8 +32,7 @@ def round_ste(x: Tensor) -> Tensor:
 
     Forward: `round(x)`. Gradient: `1 * g`. Second derivative: that of the identity.
 
-    Shape: any -> the same. Source: Bengio et al. 2013, "Estimating or propagating gradients through
-    stochastic neurons", section 2.3.
+    Source: Bengio et al. 2013, "Estimating or propagating gradients through stochastic neurons", section 2.3.
     """
     return straight_through(x, torch.round)
 
@@ -57,18 +54,12 @@ class _RoundEWGS(torch.autograd.Function):
 def round_ewgs(x: Tensor, delta: float = 1e-3) -> Tensor:
     """Round half to even with element-wise gradient scaling.
 
-    Forward: `round(x)`. Gradient: `g (1 + delta sign(g) (x - round(x)))`: larger where the step leads away
-    from the rounded value. It is not linear in g, so the second derivative is refused.
-
-    Args:
-        x: any shape.
-        delta: strength, >= 0; 0 is straight-through.
-
-    Shape: any -> the same.
+    Forward: `round(x)`. Gradient: `g (1 + delta sign(g) (x - round(x)))`, with delta >= 0; 0 is
+    straight-through. It is not linear in g, so the second derivative is refused.
 
     Raises:
         ValueError: delta is not >= 0.
-        RuntimeError: a second derivative is asked for.
+        RuntimeError: a second derivative is needed.
 
     Source: Lee et al. 2021, "Network quantization with element-wise gradient scaling", equation 4.
     """
@@ -95,16 +86,14 @@ class _RoundSoft(torch.autograd.Function):
 def round_soft(x: Tensor, sharpness: float = 2.2) -> Tensor:
     """Round half to even with the gradient of a soft staircase.
 
-    Forward: `round(x)`. Gradient, with k = sharpness and r = x - floor(x) - 0.5:
-    `g k (1 - tanh^2(k r)) / (2 tanh(k / 2))`, the derivative of
-    `floor(x) + 0.5 + tanh(k r) / (2 tanh(k / 2))`. Second derivative: the second one of that staircase.
+    Forward: `round(x)`. Gradient, with k = sharpness and r = x - floor(x) - 0.5: `g k (1 - tanh^2(k r)) / (2
+    tanh(k / 2))`, the derivative of the staircase `floor(x) + 0.5 + tanh(k r) / (2 tanh(k / 2))`. Second
+    derivative: that of the staircase.
 
     Args:
         x: any shape.
-        sharpness: > 0; towards 0 the gradient becomes straight-through, towards infinity zero between the
-            steps. 2.2 is the paper's alpha of 0.2.
-
-    Shape: any -> the same.
+        sharpness: > 0. As it goes to 0 the gradient becomes straight-through; as it goes to infinity it
+            becomes 0 between the steps. 2.2 corresponds to the paper's alpha of 0.2.
 
     Raises:
         ValueError: sharpness is not > 0.
@@ -117,17 +106,15 @@ def round_soft(x: Tensor, sharpness: float = 2.2) -> Tensor:
 
 
 def round_stochastic(x: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    """Round up or down at random, right on average, with the straight-through gradient.
+    """Round up or down at random, without bias, with the straight-through gradient.
 
-    Forward: `floor(x + u)`, u uniform in [0, 1), that is, up with probability `x - floor(x)`. Gradient:
-    `1 * g`. Second derivative: that of the identity. Integers stay unchanged, in every dtype.
+    Forward: `floor(x + u)`, u uniform in [0, 1): up with probability `x - floor(x)`. Gradient: `1 * g`.
+    Second derivative: that of the identity. Integers stay unchanged, in every dtype.
 
     Args:
         x: any shape.
         generator: of the random numbers, on the device of x; None: torch's global one, which a checkpointed
             block replays. `torch.compile` supports only None.
-
-    Shape: any -> the same.
 
     Source: Gupta et al. 2015, "Deep learning with limited numerical precision", section 3.
     """
@@ -135,8 +122,8 @@ def round_stochastic(x: Tensor, generator: torch.Generator | None = None) -> Ten
 
 
 def _round_at_random(x: Tensor, generator: torch.Generator | None) -> Tensor:
-    # floor(x + u) itself is not right in floating point: 3 + 0.999 is 4 in bfloat16, and its u has too few
-    # bits for small fractions. x - floor(x) is exact.
+    # floor(x + u) is wrong in floating point: 3 + 0.999 is 4 in bfloat16, whose u also has too few bits for
+    # small fractions. x - floor(x) is exact.
     u = torch.empty_like(x, dtype=torch.promote_types(x.dtype, torch.float32))
     low = torch.floor(x)
     # lt_ writes 0 and 1 as floats: bools are several times slower.
@@ -164,7 +151,7 @@ def sign_ste(x: Tensor) -> Tensor:
     Forward: `+1` where x >= 0 (-0.0 too), else `-1`; NaN stays NaN. Gradient: `g` where `-1 <= x <= 1`, else
     0. Second derivative: that of `clamp(x, -1, 1)`. One byte per element is kept.
 
-    Shape: any -> the same. Source: Courbariaux et al. 2016, "Binarized neural networks", section 2.3.
+    Source: Courbariaux et al. 2016, "Binarized neural networks", section 2.3.
     """
     return _SignSTE.apply(x)
 
@@ -175,12 +162,8 @@ def one_hot_argmax_ste(x: Tensor, dim: int = -1) -> Tensor:
     Forward: `one_hot(argmax(x))` in x's dtype; of equal elements the first counts. Gradient: `1 * g`. Second
     derivative: that of the identity.
 
-    Args:
-        x: `(..., C, ...)`, C > 0.
-        dim: the dimension of C.
-
-    Shape: `(..., C, ...)` -> the same. Source: Bengio et al. 2013, section 2.3; Jang et al. 2017
-    (Gumbel-softmax), section 2.2, gives the gradient of the softmax instead.
+    Source: Bengio et al. 2013, section 2.3; Jang et al. 2017 (Gumbel-softmax), section 2.2, uses the gradient
+    of the softmax instead.
     """
     return straight_through(x, lambda x: torch.zeros_like(x).scatter_(dim, x.argmax(dim, keepdim=True), 1.0))
 

@@ -1,4 +1,4 @@
-"""Mathematics that stays finite: log-sum-exp, and ReLU with a smooth gradient."""
+"""Numerically stable functions: log-sum-exp, and ReLU with a smooth gradient."""
 
 from typing import Any
 
@@ -10,8 +10,8 @@ class _LogSumExp(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, dim: int) -> Tensor:
         ctx.dim = dim
-        # The backward computes the softmax from x: as exp(x - y) it would inherit the rounding of y, which at
-        # 1000 in bfloat16 is 4.
+        # The backward computes the softmax from x: exp(x - y) would contain the rounding error of y, which in
+        # bfloat16 may be 4 at 1000.
         ctx.save_for_backward(x)
         wide = x.to(torch.promote_types(x.dtype, torch.float32))
         largest = wide.amax(dim, keepdim=True)
@@ -22,7 +22,7 @@ class _LogSumExp(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
         (x,) = ctx.saved_tensors
-        # For a row of -inf only, softmax is 0 / 0: no element of it can move the result.
+        # For a row of -inf only, softmax is 0 / 0; no element of it can change the result.
         dead = (x == -torch.inf).all(ctx.dim, keepdim=True)
         softmax = torch.softmax(torch.where(dead, 0.0, x), ctx.dim)
         return torch.where(dead, 0.0, g * softmax), None
@@ -31,16 +31,12 @@ class _LogSumExp(torch.autograd.Function):
 def logsumexp(x: Tensor, dim: int = -1, keepdim: bool = False) -> Tensor:
     """`log(sum(exp(x)))` along a dimension, without overflow or underflow.
 
-    Forward: `m + log(sum(exp(x - m)))`, m the maximum, in float32 at least. Gradient: `g softmax(x)`. Second
+    Forward: `m + log(sum(exp(x - m)))`, m the maximum, in float32 or wider. Gradient: `g softmax(x)`. Second
     derivative: `diag(s) - s s^T`, s the softmax. A row of -inf only gives -inf and the gradient 0; a row
-    with +inf gives +inf and the gradient NaN, since it has none.
+    with +inf gives +inf and the gradient NaN, since it has none. NaN gives NaN.
 
-    Args:
-        x: `(..., C, ...)`, C > 0, finite or -inf. NaN gives NaN.
-        dim: the dimension of C.
-        keepdim: keep the dimension, with size 1.
+    Shape: `(..., C, ...)` -> `(..., ...)`, or `(..., 1, ...)` with `keepdim`; C > 0.
 
-    Shape: `(..., C, ...)` -> `(..., ...)`.
     Source: Blanchard et al. 2021, "Accurately computing the log-sum-exp and softmax functions", section 1.
     """
     y = _LogSumExp.apply(x, dim)
@@ -60,12 +56,11 @@ class _ReluSoft(torch.autograd.Function):
 
 
 def relu_soft(x: Tensor) -> Tensor:
-    """ReLU with the gradient of softplus, so that negative inputs still pass a gradient upstream.
+    """ReLU with the gradient of softplus, so that negative inputs also get a gradient.
 
-    Forward: `max(x, 0)`. Gradient: `g sigmoid(x)`, the derivative of `log(1 + exp(x))`; second derivative:
-    `sigmoid(x) (1 - sigmoid(x))`. NaN stays NaN.
+    Forward: `max(x, 0)`, any shape; NaN stays NaN. Gradient: `g sigmoid(x)`, the derivative of `log(1 +
+    exp(x))`. Second derivative: `sigmoid(x) (1 - sigmoid(x))`.
 
-    Shape: any -> the same. Source: Dugas et al. 2001, "Incorporating second-order functional knowledge",
-    section 3, for softplus.
+    Source: Dugas et al. 2001, "Incorporating second-order functional knowledge", section 3, for softplus.
     """
     return _ReluSoft.apply(x)

@@ -20,13 +20,9 @@ class _StraightThrough(torch.autograd.Function):
 def straight_through(x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
     """A function with the straight-through gradient.
 
-    Forward: `function(x)`. Gradient: `1 * g`. Second derivative: that of the identity.
+    Forward: `function(x)`, a new tensor of x's shape. Gradient: `1 * g`. Second derivative: that of the
+    identity.
 
-    Args:
-        x: any shape.
-        function: returns a new tensor of x's shape.
-
-    Shape: any -> the same. Source: Bengio et al. 2013, "Estimating or propagating gradients through
-    stochastic neurons", section 2.3.
+    Source: Bengio et al. 2013, "Estimating or propagating gradients through stochastic neurons", section 2.3.
     """
     return _StraightThrough.apply(x, function)

@@ -10,12 +10,7 @@ from torch import Tensor
 
 from qat.gradients import ROUNDINGS, Rounding, RoundingName
 from qat.names import match_names, unknown_name
-from qat.quantizers import (
-    ActivationObserverName,
-    ActivationScaleName,
-    WeightObserverName,
-    WeightScaleName,
-)
+from qat.quantizers import ActivationObserverName, ActivationScaleName, WeightObserverName, WeightScaleName
 from qat.quantizers.grid import WIDTHS, check_bits
 
 FLOAT = 32
@@ -23,6 +18,8 @@ CONFIGURABLE_WIDTHS = (*WIDTHS, FLOAT)
 OF_WEIGHTS = ("weight_bits", "weight_scale", "weight_observer", "per_channel")
 OF_ACTIVATIONS = ("activation_bits", "activation_scale", "activation_observer", "asymmetric")
 OF_BOTH = ("rounding", "power_of_two")
+BITS = ("weight_bits", "activation_bits", "first_last_bits", "input_bits")
+FLAGS = ("power_of_two", "asymmetric", "per_channel", "input_signed", "deployable")
 OVERRIDABLE = (*OF_WEIGHTS, *OF_ACTIVATIONS, *OF_BOTH)
 CHOICES: dict[str, tuple[str, ...]] = {
     "weight_scale": get_args(WeightScaleName),
@@ -33,57 +30,42 @@ CHOICES: dict[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class Conversion:
-    """How a model is converted, apart from the options of its quantizers.
-
-    Args:
-        idle_activation_bits: the least bits of an activation that no layer reads, only a pool or a sum; None:
-            such an activation stays float.
-        absorb_batchnorm: whether a layer folds the BatchNorm after it into its weight before it quantizes the
-            weight, and rounds its bias to the grid of its sums.
-    """
-
-    idle_activation_bits: int | None = None
-    absorb_batchnorm: bool = False
-
-
-@dataclass(frozen=True)
 class Quantization:
     """Bit-widths, scales and gradients of a quantized model.
 
     Args:
         weight_bits: bits of weights; 1 to 8, 16, or 32 for float.
-        activation_bits: bits of the inputs of convolution and linear layers; the same widths.
+        activation_bits: bits of the inputs of convolution and linear layers; the same values are possible.
         first_last_bits: bits of the weights of the first and the last layer.
         input_bits: bits of the network's input.
         rounding: `zero` (the true gradient), `ste` (straight-through), `ewgs`, `soft`, `stochastic`, or a
             user-defined function.
-        weight_scale: how the scale of a weight is found: `observed` from the weight as it is, `learned` by
-            gradient descent (LSQ), or `dorefa`, which transforms the weight by tanh first. A learned scale
-            starts with about 49 of 8 bits' 255 codes in use: keep 8-bit layers `observed`, by name under
-            `layers`.
+        weight_scale: how the scale of a weight is found: `observed` from the current weight, `learned` by
+            gradient descent (LSQ), or `dorefa`, which first transforms the weight by tanh. With its initial
+            value, a learned 8-bit scale uses only about 49 of 255 codes: set 8-bit layers to `observed`
+            under `layers`.
         activation_scale: how the scale of an activation is found: `observed`, a moving average; `learned`
-            (LSQ); or `pact`, a learned upper end. PACT needs an unsigned activation: where an activation may
+            (LSQ); or `pact`, a learned upper limit. PACT needs an unsigned activation: if an activation may
             be negative (the network's input with `input_signed`, a linear bottleneck, after SiLU), the scale
             is `learned` instead.
         weight_observer: the statistic of an observed scale: `max`, `percentile` (99.9), or `mse`, the least
-            squared error. With any other scale it must be `max`.
-        activation_observer: the same for activations, averaged over the batches: `ema` (of the largest
-            magnitude), `percentile`, `mse`. With a scale that is not observed it must be `ema`.
+            squared error. If the scale is not observed, it must be `max`.
+        activation_observer: the same for activations, as a moving average over batches: `ema` (of the largest
+            magnitude), `percentile` or `mse`. If the scale is not observed, it must be `ema`.
         power_of_two: whether all scales are powers of two.
-        asymmetric: whether activations that may be negative lie on an unsigned grid with a zero point; their
-            scale must be observed, by `ema`.
+        asymmetric: whether activations that may be negative use an unsigned grid with a zero point. This
+            needs `activation_scale: observed` and `activation_observer: ema`.
         per_channel: whether each output channel of a weight has its own scale, instead of one for the weight.
         input_signed: whether the network's input may be negative; images in [0, 1] are not.
-        deployable: a preset with which integers reproduce the model bit for bit in eval mode: all scales are
-            powers of two (those of weights have the least squared error where `weight_observer` is `max`),
-            each BatchNorm is folded into the layer before it ahead of the weight's quantizer, biases lie on
-            the grid of their layer's sums, and activations that only a pool or a sum reads get at least 8
-            bits. It needs 1 to 8 bits, Conv2d and Linear layers, and scales that are observed, learned or
-            `pact`; see docs/export.md.
+        deployable: a preset with which integer arithmetic reproduces the model bit for bit in eval mode. All
+            scales are powers of two (for weights, the one of least squared error if `weight_observer` is
+            `max`). Each BatchNorm is folded into the layer before it, before the weight is quantized. Biases
+            are rounded to the unit of the layer's sums. Activations that are read only by a pool or a sum
+            have at least 8 bits. It needs 1 to 8 bits, Conv2d and Linear layers, and scales that are
+            observed, learned or `pact`; see docs/export.md.
         layers: overrides by layer, `{glob over module names: {argument: value}}`, for `weight_bits`,
             `activation_bits`, `rounding`, `per_channel`, `power_of_two`, `asymmetric`, and the scales and
-            observers. The first glob that matches a layer wins, so put narrower globs first.
+            observers. The first glob that matches a layer is used, so put more specific globs first.
 
     Raises:
         ValueError: bits that are not one of these integers, a flag that is not true or false, an unknown
@@ -109,9 +91,9 @@ class Quantization:
     layers: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("weight_bits", "activation_bits", "first_last_bits", "input_bits"):
+        for name in BITS:
             check_bits(name, getattr(self, name), CONFIGURABLE_WIDTHS)
-        for name in ("power_of_two", "asymmetric", "per_channel", "input_signed", "deployable"):
+        for name in FLAGS:
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} must be true or false; got {getattr(self, name)!r}")
         for name, known in CHOICES.items():
@@ -135,9 +117,8 @@ class Quantization:
             raise unknown_name("rounding", self.rounding, ROUNDINGS)
         _try_rounding(self.rounding_function)
         if not isinstance(self.layers, dict) or not all(isinstance(pattern, str) for pattern in self.layers):
-            raise ValueError(
-                f"layers must map globs to overrides, as in {{fc: {{...}}}}; got {self.layers!r}"
-            )
+            rule = "layers must map globs to overrides, as in {fc: {...}}"
+            raise ValueError(f"{rule}; got {self.layers!r}")
         for pattern, override in self.layers.items():
             self._override(pattern, override)
 
@@ -150,11 +131,6 @@ class Quantization:
     def input_options(self) -> tuple[Any, ...]:
         """The options of an input's quantizer; layers that agree in them can share a quantizer."""
         return tuple(getattr(self, name) for name in (*OF_ACTIVATIONS, *OF_BOTH))
-
-    @property
-    def conversion(self) -> Conversion:
-        """What `deployable` changes in the conversion of the model."""
-        return Conversion(idle_activation_bits=8, absorb_batchnorm=True) if self.deployable else Conversion()
 
     def expand_preset(self) -> "Quantization":
         """The same configuration with the options that `deployable` sets, and without `deployable`."""
@@ -174,10 +150,7 @@ class Quantization:
         """The configuration of each layer and activation that `layers` overrides, its preset expanded.
 
         In it `first_last_bits` and `input_bits` follow an overridden `weight_bits` and `activation_bits`.
-
-        Args:
-            layers: names of the convolution and linear layers.
-            activations: names of the quantized activation modules; overrides of weights do not match them.
+        Overrides of weights match `layers` alone.
 
         Raises:
             ValueError: a pattern matches nothing, or only layers that earlier patterns matched.
@@ -196,12 +169,10 @@ class Quantization:
         return resolved
 
     def _check_deployable(self) -> None:
-        for name in ("weight_bits", "activation_bits", "first_last_bits", "input_bits"):
-            if getattr(self, name) > 8:
-                raise ValueError(
-                    f"{name} must be 1 to 8 with deployable, whose sums stay below 2^24; "
-                    f"got {getattr(self, name)}"
-                )
+        for name in BITS:
+            if (bits := getattr(self, name)) > 8:
+                rule = f"{name} must be 1 to 8 with deployable, whose sums stay below 2^24"
+                raise ValueError(f"{rule}; got {bits}")
         if self.weight_scale == "dorefa":
             raise ValueError("weight_scale must be observed or learned with deployable, got 'dorefa'")
         if self.asymmetric:
@@ -209,9 +180,8 @@ class Quantization:
 
     def _override(self, pattern: str, override: Any) -> "Quantization":
         if not isinstance(override, dict):
-            raise ValueError(
-                f"layers[{pattern!r}] must be a mapping like {{weight_bits: 8}}; got {override!r}"
-            )
+            rule = f"layers[{pattern!r}] must be a mapping like {{weight_bits: 8}}"
+            raise ValueError(f"{rule}; got {override!r}")
         for key in override:
             if key not in OVERRIDABLE:
                 raise unknown_name(f"key in layers[{pattern!r}]", key, OVERRIDABLE)
@@ -235,6 +205,5 @@ def _try_rounding(rounding: Callable[[Tensor], Any]) -> None:
         y = error
     if not isinstance(y, Tensor) or (y.shape, y.dtype) != (x.shape, x.dtype):
         name = getattr(rounding, "__name__", rounding)
-        raise ValueError(
-            f"rounding must return a tensor for a tensor, of its shape and dtype; {name} returned {y!r}"
-        )
+        rule = "rounding must return a tensor for a tensor, of its shape and dtype"
+        raise ValueError(f"{rule}; {name} returned {y!r}")

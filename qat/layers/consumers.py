@@ -23,29 +23,20 @@ KEEPER = "an attribute or object that keeps it"
 
 @dataclass
 class LayerCall:
-    """One call of a layer, and the modules whose operators read its output.
-
-    Args:
-        layer: the layer's name.
-        dims: of its output.
-        storage: a weak reference to the output's memory.
-        consumers: names of modules.
-    """
+    """One call of a layer, and the modules whose operators read its output."""
 
     layer: str
-    dims: int
-    storage: StorageWeakRef
+    dims: int  # of the output
+    storage: StorageWeakRef  # of the output
     consumers: set[str] = field(default_factory=set)
 
 
 class ConsumerRecorder(TorchDispatchMode):
-    """Sees each operator, also those inside of custom autograd Functions.
+    """Sees each operator that reads `state`, the parameters and buffers by name, or the output of a layer.
 
-    It holds outputs by weak references only: an output whose memory still exists after the forward is kept by
-    an attribute, a hook or an object that the model returned, and may be read later.
-
-    Args:
-        state: the parameters and buffers that the example runs on, by name.
+    It also sees those inside of custom autograd Functions. It holds outputs by weak references only: an
+    output whose memory still exists after the forward is kept by an attribute, a hook or an object that the
+    model returned, and may be read later.
 
     Attributes:
         calls: the calls of foldable layers, in order.

@@ -17,8 +17,7 @@ class QuantConv1d(QuantLayer, nn.Conv1d):
     Shape: `(N, C_in, L)` -> `(N, C_out, L_out)`, weight `(O, I / groups, k)`.
     """
 
-    def operator(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        return self._conv_forward(input, weight, bias)
+    operator = nn.Conv1d._conv_forward
 
 
 class QuantConv2d(QuantLayer, nn.Conv2d):
@@ -27,8 +26,7 @@ class QuantConv2d(QuantLayer, nn.Conv2d):
     Shape: `(N, C_in, H, W)` -> `(N, C_out, H_out, W_out)`, weight `(O, I / groups, kH, kW)`.
     """
 
-    def operator(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        return self._conv_forward(input, weight, bias)
+    operator = nn.Conv2d._conv_forward
 
 
 class QuantConvTranspose2d(QuantLayer, nn.ConvTranspose2d):
@@ -43,16 +41,8 @@ class QuantConvTranspose2d(QuantLayer, nn.ConvTranspose2d):
 
     def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
         padding: list[int] = list(self.padding)  # type: ignore[arg-type]  # a string only in other convolutions
-        output_padding = self._output_padding(
-            input, output_size, list(self.stride), padding, list(self.kernel_size), 2, list(self.dilation)
-        )
-        return F.conv_transpose2d(
-            self.input_quantizer(input),
-            self.weight_quantizer(self.effective_weight),
-            self.effective_bias,
-            self.stride,
-            padding,
-            output_padding,
-            self.groups,
-            self.dilation,
-        )
+        sizes = list(self.stride), padding, list(self.kernel_size)
+        output_padding = self._output_padding(input, output_size, *sizes, 2, list(self.dilation))
+        x, weight = self.input_quantizer(input), self.weight_quantizer(self.effective_weight)
+        settings = self.stride, padding, output_padding, self.groups, self.dilation
+        return F.conv_transpose2d(x, weight, self.effective_bias, *settings)

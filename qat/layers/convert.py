@@ -14,7 +14,7 @@ from qat.layers.example import arguments, check_model
 from qat.layers.insert import QUANT_LAYERS, quantize_activation, quantize_layer
 from qat.layers.layer import QuantLayer
 from qat.layers.specs import quant_specs
-from qat.layers.trace import CONV_AND_LINEAR, ModelTrace, trace_model
+from qat.layers.trace import CONV_AND_LINEAR, ModelTrace
 from qat.quantizers import Quantizer
 from qat.torch_private import tensors_in
 
@@ -53,7 +53,7 @@ def quantize(model: nn.Module, config: Quantization, example: Tensor | tuple[Any
     """
     args = _checked(model, config, example)
     trace = ModelTrace(lambda m: _is_plain(m, QUANT_LAYERS), lambda m: _is_plain(m, QUANT_ACTIVATIONS))
-    trace_model(model, args, trace, signed=config.input_signed, training=True)
+    trace.run(model, args, signed=config.input_signed, training=True)
     kinds = ", ".join(f"nn.{kind.__name__}" for kind in QUANT_LAYERS)
     if not trace.consumers:
         raise ValueError(f"the model ran no plain {kinds}: there is nothing to quantize")
@@ -63,7 +63,7 @@ def quantize(model: nn.Module, config: Quantization, example: Tensor | tuple[Any
         warnings.warn(text, stacklevel=2)
     # What may raise comes before the first change of the model.
     activation_specs, layer_specs = quant_specs(trace, config)
-    folds = find_folds(model, args) if config.conversion.absorb_batchnorm else None
+    folds = find_folds(model, args) if config.deployable else None
     for spec in activation_specs:
         quantize_activation(model.get_submodule(spec.name), spec, trace.activations[spec.name].samples)
     for spec in layer_specs:
@@ -77,7 +77,7 @@ def quantize(model: nn.Module, config: Quantization, example: Tensor | tuple[Any
 
 
 def _checked(model: nn.Module, config: Quantization, example: Any) -> tuple[Any, ...]:
-    """The example as arguments, after all checks that need no run of the model."""
+    """The example as arguments, after all checks that need no run."""
     check_model(model)
     checkpointed = [name for name, part in model.named_modules() if hasattr(part, "is_checkpointed")]
     if checkpointed:

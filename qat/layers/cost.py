@@ -1,11 +1,12 @@
 """What the layers of a model cost, as numbers and as text."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from qat.layers.config import FLOAT
 
 TITLES = ("layer", "kind", "W bits", "A bits", "rounding", "scale W/A", "MACs", "bit ops", "bytes")
-TEXT_COLUMNS = (0, 1, 4, 5)  # aligned to the left; numbers to the right
+ALIGNMENT = "<<>><<>>>"  # text to the left, numbers to the right
 
 
 @dataclass(frozen=True)
@@ -74,27 +75,17 @@ class Summary:
         return self.macs * FLOAT * FLOAT
 
     def __str__(self) -> str:
-        totals = {
-            "total": (self.macs, self.bit_operations, self.weight_bytes),
-            "in float": (self.macs, self.float_bit_operations, self.float_bytes),
-        }
-        lines: list[tuple[str, ...]] = [TITLES]
+        blank = [""] * 5
+        lines: list[list[Any]] = []
         for row in self.rows:
-            words = (row.name, row.kind, str(row.weight_bits), str(row.input_bits), row.rounding, row.scale)
-            lines.append((*words, *_counts(row.macs, row.bit_operations, row.weight_bytes)))
-        lines += [(name, *[""] * 5, *_counts(*counts)) for name, counts in totals.items()]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        text = []
-        for line in lines:
-            cells = [
-                cell.ljust(width) if column in TEXT_COLUMNS else cell.rjust(width)
-                for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-            ]
-            text.append("  ".join(cells).rstrip())
+            words = [row.name, row.kind, row.weight_bits, row.input_bits, row.rounding, row.scale]
+            lines.append([*words, row.macs, row.bit_operations, row.weight_bytes])
+        lines.append(["total", *blank, self.macs, self.bit_operations, self.weight_bytes])
+        lines.append(["in float", *blank, self.macs, self.float_bit_operations, self.float_bytes])
+        table = [TITLES, *([f"{x:,}" if isinstance(x, int) else x for x in line] for line in lines)]
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        formats = [f"{{:{align}{width}}}" for align, width in zip(ALIGNMENT, widths, strict=True)]
+        text = ["  ".join(formats).format(*line).rstrip() for line in table]
         text += [f"left float: {name}: {why}" for name, why in self.left_float.items()]
         text += [f"runs in training only: {name}" for name in self.not_run]
         return "\n".join(text)
-
-
-def _counts(*counts: int) -> tuple[str, ...]:
-    return tuple(f"{count:,}" for count in counts)

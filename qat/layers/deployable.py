@@ -53,12 +53,16 @@ class Deployable(QuantLayer):
         """The weight that is quantized, `weight f`."""
         if not self.norms:
             return self.weight
-        return self.weight * self._factor().reshape(-1, *(1,) * (self.weight.dim() - 1))
+        return self.weight * self._along_axis(self._factor(), 0)
 
     @property
     def effective_bias(self) -> Tensor | None:
         """The bias where BatchNorm is folded; in eval mode rounded to the accumulator's grid."""
-        bias = self._folded_bias()
+        bias = self.bias
+        if self.norms:
+            norm: Any = self.norms[0]
+            mean = -norm.running_mean if bias is None else bias - norm.running_mean
+            bias = mean * self._factor() + (norm.bias if norm.affine else 0)
         assert isinstance(self.weight_quantizer, Quantizer)
         if bias is None or self.training or not self.weight_quantizer.enabled:
             return bias
@@ -73,8 +77,8 @@ class Deployable(QuantLayer):
         if not (self.norms and self.norms[0].training):
             return super().forward(input)
         weight = self.weight_quantizer(self.effective_weight)
-        y = self.operator(self.input_quantizer(input), weight, None) / self._along_channels(self._factor())
-        return y if self.bias is None else y + self._along_channels(self.bias)
+        y = self.operator(self.input_quantizer(input), weight, None) / self._along_axis(self._factor(), 1)
+        return y if self.bias is None else y + self._along_axis(self.bias, 1)
 
     def _factor(self) -> Tensor:
         """f. It has a gradient for gamma only in eval mode of the BatchNorm; in training mode f cancels."""
@@ -84,15 +88,9 @@ class Deployable(QuantLayer):
             factor = factor * (norm.weight.detach() if norm.training else norm.weight)
         return torch.where(factor.abs() < SMALLEST_FACTOR, SMALLEST_FACTOR, factor)
 
-    def _folded_bias(self) -> Tensor | None:
-        if not self.norms:
-            return self.bias
-        norm: Any = self.norms[0]
-        mean = -norm.running_mean if self.bias is None else self.bias - norm.running_mean
-        return mean * self._factor() + (norm.bias if norm.affine else 0)
-
-    def _along_channels(self, x: Tensor) -> Tensor:
-        return x.reshape(-1, *(1,) * (self.weight.dim() - 2))
+    def _along_axis(self, x: Tensor, axis: int) -> Tensor:
+        """Numbers of the output channels, shaped to broadcast along axis 0 of the weight or 1 of a batch."""
+        return x.reshape(-1, *(1,) * (self.weight.dim() - 1 - axis))
 
 
 class DeployableConv2d(Deployable, QuantConv2d):
@@ -117,22 +115,13 @@ class FoldedBatchNorm2d(nn.BatchNorm2d):
         return super().forward(input) if self.training else input
 
 
-DEPLOYABLE: dict[type[nn.Module], type[Deployable]] = {
-    QuantConv2d: DeployableConv2d,
-    QuantLinear: DeployableLinear,
-}
-FOLDED: dict[type[nn.Module], type[nn.Module]] = {
-    nn.BatchNorm1d: FoldedBatchNorm1d,
-    nn.BatchNorm2d: FoldedBatchNorm2d,
-}
+Kinds = dict[type[nn.Module], type[nn.Module]]
+DEPLOYABLE: Kinds = {QuantConv2d: DeployableConv2d, QuantLinear: DeployableLinear}
+FOLDED: Kinds = {nn.BatchNorm1d: FoldedBatchNorm1d, nn.BatchNorm2d: FoldedBatchNorm2d}
 
 
 def find_folds(model: nn.Module, args: tuple[Any, ...]) -> dict[str, str]:
-    """The BatchNorm that folds into each layer of a float model: layer name -> BatchNorm name.
-
-    Raises:
-        ValueError: a BatchNorm does not fold.
-    """
+    """Layer name -> the BatchNorm that folds into it; raises ValueError if one folds into no layer."""
     done = fold_batchnorm(copy.deepcopy(model), args)
     for name, why in done.kept.items():
         raise ValueError(f"deployable needs every BatchNorm folded, but {name} cannot be: {why}")
@@ -140,15 +129,9 @@ def find_folds(model: nn.Module, args: tuple[Any, ...]) -> dict[str, str]:
 
 
 def absorb_batchnorm(model: nn.Module, folds: Mapping[str, str], specs: Sequence[QuantSpec]) -> None:
-    """Let the quantized layers absorb their BatchNorm, in place.
+    """Let the layers of a model that was just quantized absorb their BatchNorm, in place.
 
-    Args:
-        model: just quantized.
-        folds: layer name -> name of the BatchNorm after it, as `find_folds` returns it.
-        specs: of the layers.
-
-    Raises:
-        ValueError: a layer is of a kind that integers do not reproduce.
+    `folds` is the result of `find_folds`. Raises ValueError for a layer that integers do not reproduce.
     """
     layers: dict[str, Any] = {spec.name: model.get_submodule(spec.name) for spec in specs}
     for name, layer in layers.items():
@@ -157,10 +140,9 @@ def absorb_batchnorm(model: nn.Module, folds: Mapping[str, str], specs: Sequence
             raise ValueError(f"deployable knows {known}, but {name} is a {type(layer).__name__}")
     for spec in specs:
         layer = layers[spec.name]
-        activation: Any = model.get_submodule(spec.source) if spec.source else None
-        norms = [model.get_submodule(folds[spec.name])] if spec.name in folds else []
+        source: Any = model.get_submodule(spec.source).quantizer if spec.source else layer.input_quantizer
         layer.__class__ = DEPLOYABLE[type(layer)]
-        layer.norms = tuple(norms)
-        layer.sources = (activation.quantizer if activation else layer.input_quantizer,)
-        for norm in norms:
+        layer.norms = (model.get_submodule(folds[spec.name]),) if spec.name in folds else ()
+        layer.sources = (source,)
+        for norm in layer.norms:
             norm.__class__ = FOLDED[type(norm)]

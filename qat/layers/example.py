@@ -21,35 +21,25 @@ UNSUPPORTED: tuple[tuple[type, str, str], ...] = (
 class Listener(Protocol):
     """A context manager around the run of an example, which is told of each module that runs.
 
-    `path` holds the names of the modules that are running, outermost first.
+    `enter` is called before a module's forward and `leave` after it; a result of `leave` other than None
+    replaces the output. `path` holds the names of the modules that are running, outermost first.
     """
 
     path: list[str]
 
     def __enter__(self) -> Any: ...
-
     def __exit__(self, *error: Any) -> Any: ...
-
-    def enter(self, name: str, module: nn.Module, inputs: list[Any]) -> None:
-        """Called before the module's forward."""
-
-    def leave(self, name: str, module: nn.Module, inputs: list[Any], output: Any) -> Any:
-        """Called after the module's forward; a result other than None replaces the output."""
+    def enter(self, name: str, module: nn.Module, inputs: list[Any]) -> None: ...
+    def leave(self, name: str, module: nn.Module, inputs: list[Any], output: Any) -> Any: ...
 
 
 def run_example(
     model: nn.Module, args: tuple[Any, ...], buffers: dict[str, Tensor], training: bool, listener: Listener
 ) -> Any:
-    """The model's output, computed without grad and on copies of its buffers.
+    """The model's output, computed without grad and on `buffers`, which are copies of its own.
 
+    `training` is the mode in which it runs; modules that drop whole branches always run in eval mode.
     Afterwards the model's mode, buffers and hooks and the random state are as before.
-
-    Args:
-        model: any module.
-        args: its arguments.
-        buffers: copies of its buffers, from `qat.module_state.copy_buffers`.
-        training: the mode in which it runs; modules that drop whole branches always run in eval mode.
-        listener: entered around the run.
 
     Raises:
         ValueError: the model does not run on the example (its shape is wrong, for instance); the message
@@ -73,11 +63,7 @@ def run_example(
 
 
 def check_model(model: Any) -> None:
-    """Refuse a model whose modules cannot be listened to.
-
-    Raises:
-        ValueError: it is not a module, or a module in it has no weights yet or cannot be looked into.
-    """
+    """Raise ValueError for what is no module, or holds one without weights or that cannot be looked into."""
     if isinstance(model, type):
         raise ValueError(f"model must be an nn.Module, got the class {model.__name__}; make one of it first")
     if not isinstance(model, nn.Module):
@@ -89,11 +75,7 @@ def check_model(model: Any) -> None:
 
 
 def arguments(example: Any, at_least: int) -> tuple[Any, ...]:
-    """The example as a tuple of arguments, of which the first is a batch.
-
-    Args:
-        example: what the user gave.
-        at_least: how many samples the batch must have.
+    """The example as a tuple of arguments, of which the first is a batch of `at_least` samples.
 
     Raises:
         ValueError: the example does not start with such a batch, or a tensor in it is sparse, complex or on

@@ -53,56 +53,52 @@ def fold_batchnorm(model: nn.Module, example: Tensor | tuple[Any, ...]) -> Foldi
     buffers = copy_buffers(model)
     state = dict(model.named_parameters(remove_duplicate=False))
     recorder = ConsumerRecorder({**state, **buffers})
-    output = run_example(model, args, buffers, False, recorder)
-    recorder.finish(output)
+    recorder.finish(run_example(model, args, buffers, False, recorder))
     folded: dict[str, str] = {}
     kept: dict[str, str] = {}
     for name, norm in model.named_modules():
         if isinstance(norm, BATCH_NORMS):
-            layer, why = _find_layer(model, recorder, name, norm)
-            if why:
+            if why := _obstacle(model, recorder, name, norm):
                 kept[name] = why
-            else:
-                folded[name] = layer
+            elif call := recorder.norm_inputs[name][0]:
+                folded[name] = call.layer
     for name, layer in folded.items():
         _fold(model.get_submodule(layer), model.get_submodule(name))
-        _become_identity(model.get_submodule(name))
     return Folding(folded, kept)
 
 
-def _find_layer(model: nn.Module, recorder: ConsumerRecorder, name: str, norm: nn.Module) -> tuple[str, str]:
-    """The layer that a BatchNorm folds into, and why it does not fold (empty where it does)."""
+def _obstacle(model: nn.Module, recorder: ConsumerRecorder, name: str, norm: nn.Module) -> str | None:
+    """Why a BatchNorm does not fold into the layer whose output it read; None: it does."""
     inputs = recorder.norm_inputs.get(name, [])
     if len(inputs) != 1:
-        return "", f"it ran {len(inputs)} times on the example"
+        return f"it ran {len(inputs)} times on the example"
     call = inputs[0]
     if call is None:
-        return "", "it does not read the output of a plain convolution or linear layer"
+        return "it does not read the output of a plain convolution or linear layer"
     layer = model.get_submodule(call.layer)
-    sharers = _sharers(model, layer) - {call.layer}
     if type(norm) not in BATCH_NORMS or "forward" in vars(norm):
-        return "", f"it is a {type(norm).__name__} whose forward may not be torch's"
+        return f"it is a {type(norm).__name__} whose forward may not be torch's"
     if norm.running_mean is None:
-        return "", "it keeps no running statistics"
+        return "it keeps no running statistics"
     if sum(other.layer == call.layer for other in recorder.calls) != 1:
-        return "", f"{call.layer} runs more than once"
+        return f"{call.layer} runs more than once"
     if call.consumers != {name}:
-        return "", f"the output of {call.layer} is also read by {listed(call.consumers - {name})}"
-    if sharers:
-        return "", f"{call.layer} shares its weight or bias with {listed(sharers)}"
+        return f"the output of {call.layer} is also read by {listed(call.consumers - {name})}"
+    if sharers := _holders(model, layer) - {call.layer}:
+        return f"{call.layer} shares its weight or bias with {listed(sharers)}"
     if others := recorder.state_consumers(call.layer):
-        return "", f"the weight or bias of {call.layer} is also read by {others}"
+        return f"the weight or bias of {call.layer} is also read by {others}"
     if others := recorder.state_consumers(name):
-        return "", f"its own weight, bias or statistics are also read by {others}"
+        return f"its own weight, bias or statistics are also read by {others}"
     if call.dims != FOLDABLE[type(layer)]:
-        return "", f"its channels are not those of {call.layer}"
+        return f"its channels are not those of {call.layer}"
     if has_forward_hooks(layer) or has_forward_hooks(norm):
-        return "", f"it or {call.layer} has hooks, which may change what passes"
-    return call.layer, ""
+        return f"it or {call.layer} has hooks, which may change what passes"
+    return None
 
 
-def _sharers(model: nn.Module, layer: nn.Module) -> set[str]:
-    """The modules that hold a weight or bias of the layer, itself among them."""
+def _holders(model: nn.Module, layer: nn.Module) -> set[str]:
+    """The modules that hold a weight or bias of the layer."""
     own = {address_of(p) for p in layer.parameters()}
     return {
         name
@@ -114,6 +110,7 @@ def _sharers(model: nn.Module, layer: nn.Module) -> set[str]:
 
 @torch.no_grad()
 def _fold(layer: Any, norm: Any) -> None:
+    """Move a BatchNorm into the layer before it; an `nn.Identity` stays in its place."""
     # In double precision, so that only the last step rounds.
     mean, variance = norm.running_mean.double(), norm.running_var.double()
     factor = (variance + norm.eps).rsqrt()
@@ -127,6 +124,10 @@ def _fold(layer: Any, norm: Any) -> None:
         layer.bias = nn.Parameter(new_bias, requires_grad=layer.weight.requires_grad)
     else:
         layer.bias.copy_(new_bias)
+    # The class changes, not the object: references other than the submodule's stay right.
+    norm.__class__ = nn.Identity
+    for name in ("weight", "bias", "running_mean", "running_var", "num_batches_tracked"):
+        delattr(norm, name)
 
 
 def _along_channels(layer: Any, factor: Tensor) -> Tensor:
@@ -137,10 +138,3 @@ def _along_channels(layer: Any, factor: Tensor) -> Tensor:
     # The weight is (I, O / groups, ...): each block of I / groups rows has its own output channels.
     rows = factor.reshape(layer.groups, shape[1]).repeat_interleave(shape[0] // layer.groups, dim=0)
     return rows.reshape(*shape[:2], *(1,) * (len(shape) - 2))
-
-
-def _become_identity(norm: nn.Module) -> None:
-    # The class changes, not the object: references other than the submodule's stay right.
-    norm.__class__ = nn.Identity
-    for name in ("weight", "bias", "running_mean", "running_var", "num_batches_tracked"):
-        delattr(norm, name)

@@ -1,9 +1,14 @@
 """Decide which quantizer goes where, from the trace of a model and its configuration."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from qat.layers.config import FLOAT, Quantization
 from qat.layers.trace import Consumer, ModelTrace
+
+IDLE_BITS = (
+    8  # at least, for an activation that only a pool or a sum reads: the average of few codes needs them
+)
 
 
 @dataclass(frozen=True)
@@ -30,11 +35,10 @@ class QuantSpec:
 def quant_specs(trace: ModelTrace, config: Quantization) -> tuple[list[QuantSpec], list[QuantSpec]]:
     """The specs of the activation modules that get a quantizer, and those of all layers.
 
-    Raises:
-        ValueError: a pattern in `config.layers` has no effect, or asks for a float input of a layer whose
-            input is quantized for other layers.
+    Raises ValueError if a pattern in `config.layers` has no effect, or asks for a float input of a layer
+    whose input is quantized for other layers.
     """
-    consumers = _consumers_by_activation(trace, config.conversion.idle_activation_bits is not None)
+    consumers = _consumers_by_activation(trace, idle_too=config.deployable)
     overrides = config.resolve(list(trace.consumers), list(consumers))
     default = config.expand_preset()
     activations: dict[str, QuantSpec] = {}
@@ -46,14 +50,16 @@ def quant_specs(trace: ModelTrace, config: Quantization) -> tuple[list[QuantSpec
         properties = trace.activations[name].properties
         bits = own.activation_bits if properties.upstream else own.input_bits
         if not names and name not in overrides:
-            # The average of few codes needs more bits, and no layer reads these.
-            bits = max(bits, config.conversion.idle_activation_bits or 0)
+            bits = max(bits, IDLE_BITS)
         activations[name] = QuantSpec(name, own, FLOAT, bits, not properties.unsigned)
     ends = _first_and_last(trace)
     layers = []
     for name, consumer in trace.consumers.items():
         own = overrides.get(name, default)
-        source = _shared_source(consumer, trace, config, own, activations)
+        source = _source(consumer, trace)
+        overridden = config.overridden_input_options(name)
+        if source and not _can_share(activations[source], name, own.activation_bits, overridden):
+            source = None
         is_network_input = not any(properties.upstream for properties in consumer.properties)
         input_bits = own.input_bits if is_network_input else own.activation_bits
         weight_bits = own.first_last_bits if name in ends else own.weight_bits
@@ -62,34 +68,21 @@ def quant_specs(trace: ModelTrace, config: Quantization) -> tuple[list[QuantSpec
     return list(activations.values()), layers
 
 
-def _shared_source(
-    consumer: Consumer,
-    trace: ModelTrace,
-    config: Quantization,
-    own: Quantization,
-    activations: dict[str, QuantSpec],
-) -> str | None:
-    """The activation module that quantizes the layer's input; None: the layer does so itself."""
-    source = _source(consumer, trace)
-    if source is None:
-        return None
-    shared = activations[source].config
-    asked = config.overridden_input_options(consumer.name)
-    if all(getattr(shared, key) == asked[key] for key in asked):
-        return source
-    if own.activation_bits == FLOAT:
+def _can_share(activation: QuantSpec, layer: str, bits: int, overridden: dict[str, Any]) -> bool:
+    """Whether an activation's quantizer has the overridden options of the layer that reads its output."""
+    shared = activation.config
+    if all(getattr(shared, key) == value for key, value in overridden.items()):
+        return True
+    if bits == FLOAT:
         raise ValueError(
-            f"layers: {consumer.name} cannot have activation_bits 32, because it shares the output of "
-            f"{source} with layers of {shared.activation_bits} bits; override that one"
+            f"layers: {layer} cannot have activation_bits 32, because it shares the output of "
+            f"{activation.name} with layers of {shared.activation_bits} bits; override that one"
         )
-    return None
+    return False
 
 
 def _consumers_by_activation(trace: ModelTrace, idle_too: bool) -> dict[str, list[str]]:
-    """The consumers of each activation module that gets a quantizer, in the order in which they ran.
-
-    Activations that feed layers come first. With `idle_too` those that feed none follow.
-    """
+    """The consumers of each activation that gets a quantizer; with `idle_too` also where there are none."""
     consumers: dict[str, list[str]] = {name: [] for name in trace.activations}
     for consumer in trace.consumers.values():
         source = _source(consumer, trace)
@@ -108,10 +101,8 @@ def _source(consumer: Consumer, trace: ModelTrace) -> str | None:
 
 def _first_and_last(trace: ModelTrace) -> set[str]:
     """The first layer that ran, and each layer whose output reaches no other layer."""
-    upstream = {
-        layer
-        for consumer in trace.consumers.values()
-        for properties in consumer.properties
-        for layer in properties.upstream - {consumer.name}
-    }
-    return {next(iter(trace.consumers))} | (trace.consumers.keys() - upstream)
+    last = set(trace.consumers)
+    for consumer in trace.consumers.values():
+        for properties in consumer.properties:
+            last -= properties.upstream - {consumer.name}
+    return {next(iter(trace.consumers))} | last

@@ -11,7 +11,7 @@ from qat.layers.cost import LayerCost, Summary
 from qat.layers.example import arguments, check_model
 from qat.layers.insert import QUANT_LAYERS
 from qat.layers.layer import QuantLayer
-from qat.layers.trace import CONV_AND_LINEAR, Consumer, ModelTrace, trace_model
+from qat.layers.trace import CONV_AND_LINEAR, Consumer, ModelTrace
 from qat.quantizers import PowerOfTwo, Quantizer
 
 
@@ -31,7 +31,7 @@ def summary(model: nn.Module, example: Tensor | tuple[Any, ...]) -> Summary:
     check_model(model)
     args = arguments(example, at_least=1)
     trace = ModelTrace(lambda m: isinstance(m, CONV_AND_LINEAR), lambda m: isinstance(m, QuantActivation))
-    trace_model(model, args, trace, signed=True, training=False)
+    trace.run(model, args, signed=True, training=False)
     rows, stored = [], {}
     for name, consumer in trace.consumers.items():
         module: Any = model.get_submodule(name)
@@ -51,15 +51,14 @@ def _layer_cost(model: nn.Module, module: Any, consumer: Consumer, samples: int)
     for_input = getattr(module, "input_quantizer", None)
     if not isinstance(for_input, Quantizer) and consumer.source is not None:
         for_input = model.get_submodule(consumer.source).quantizer
-    count = module.weight.numel()
-    bits = _bits(for_weight)
-    quantizers = [quantizer for quantizer in (for_weight, for_input) if isinstance(quantizer, Quantizer)]
+    count, bits = module.weight.numel(), _bits(for_weight)
+    roundings = [_rounding(q) for q in (for_weight, for_input) if isinstance(q, Quantizer)]
     return LayerCost(
         name=consumer.name,
         kind=type(module).__name__,
         weight_bits=bits,
         input_bits=_bits(for_input),
-        rounding="/".join(dict.fromkeys(_rounding(quantizer) for quantizer in quantizers)) or "-",
+        rounding="/".join(dict.fromkeys(roundings)) or "-",
         scale=f"{_scale(for_weight)}/{_scale(for_input)}",
         macs=_macs(module, consumer) // samples,
         weight_bytes=(count * bits + 7) // 8,
@@ -69,27 +68,21 @@ def _layer_cost(model: nn.Module, module: Any, consumer: Consumer, samples: int)
 
 def _macs(module: Any, consumer: Consumer) -> int:
     """MACs of all calls. A transposed convolution multiplies each input, the others sum up each output."""
-    if getattr(module, "transposed", False):
-        elements = sum(x.numel() for x in consumer.samples)
-    else:
-        elements = sum(shape.numel() for shape in consumer.outputs)
-    return elements * prod(module.weight.shape[1:])
+    transposed = getattr(module, "transposed", False)
+    counted = [x.shape for x in consumer.samples] if transposed else consumer.outputs
+    return sum(shape.numel() for shape in counted) * prod(module.weight.shape[1:])
 
 
 def _left_float(model: nn.Module, trace: ModelTrace, rows: list[LayerCost]) -> dict[str, str]:
-    left = {
-        row.name: _why(model.get_submodule(row.name), row)
-        for row in rows
-        if FLOAT in (row.weight_bits, row.input_bits)
-    }
+    floats = [row for row in rows if FLOAT in (row.weight_bits, row.input_bits)]
+    left = {row.name: _why(model.get_submodule(row.name), row) for row in floats}
     for name, module in model.named_modules():
         is_plain = isinstance(module, CONV_AND_LINEAR) and not isinstance(module, QuantLayer)
         if is_plain and name not in trace.consumers:
             left[name] = "did not run as a module in eval mode"
     for name, function in trace.products:
-        left[f"{name or 'the model itself'}: {function}"] = (
-            "ran as a function, not as a module; its MACs are not counted"
-        )
+        why = "ran as a function, not as a module; its MACs are not counted"
+        left[f"{name or 'the model itself'}: {function}"] = why
     return left
 
 
@@ -116,6 +109,5 @@ def _scale(quantizer: Any) -> str:
     if not isinstance(quantizer, Quantizer):
         return "-"
     scale: nn.Module = quantizer.scale
-    inner = scale.inner if isinstance(scale, PowerOfTwo) else scale
-    name = type(inner).__name__.removesuffix("Scale").lower()
-    return f"{name} 2^k" if isinstance(scale, PowerOfTwo) else name
+    inner, suffix = (scale.inner, " 2^k") if isinstance(scale, PowerOfTwo) else (scale, "")
+    return type(inner).__name__.removesuffix("Scale").lower() + suffix

@@ -63,13 +63,7 @@ class TensorProperties:
 def propagate(
     name: str, args: tuple[Any, ...], kwargs: dict[str, Any], find: Callable[[Tensor], TensorProperties]
 ) -> TensorProperties:
-    """The properties of a function's output.
-
-    Args:
-        name: the function's name.
-        args, kwargs: its arguments.
-        find: returns the properties of a tensor among the arguments.
-    """
+    """The properties of a function's output; `find` returns those of a tensor among its arguments."""
     inputs = [find(x) for x in tensors_in((args, kwargs))]
     upstream = frozenset[str]().union(*(properties.upstream for properties in inputs))
     if keeps_grid(name, args, kwargs):

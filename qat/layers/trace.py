@@ -8,15 +8,13 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from qat.layers.consumers import FOLDABLE
 from qat.layers.example import run_example
 from qat.layers.tensor_properties import DROPOUT, MATRIX_PRODUCTS, TensorProperties, propagate
 from qat.module_state import copy_buffers
 from qat.torch_private import tensors_in, version_of
 
-CONV_AND_LINEAR = (
-    *(nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d),
-    *(nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d),
-)
+CONV_AND_LINEAR = tuple(FOLDABLE)
 # Modules that multiply matrices; those that are no consumers stay float.
 MATRIX_MODULES = (*CONV_AND_LINEAR, nn.Bilinear, nn.MultiheadAttention, nn.RNNBase, nn.RNNCellBase)
 
@@ -45,30 +43,41 @@ class TracedActivation:
     samples: list[Tensor] = field(default_factory=list)
 
 
-@dataclass
 class ModelTrace(TorchFunctionMode):
     """The consumers and activations in the order in which they ran, and the matrix products outside of them.
 
-    Args:
-        is_consumer: whether a module is a convolution or linear layer.
-        is_activation: whether a module is an activation that has, or may get, a quantizer.
+    `is_consumer` tells convolution and linear layers, `is_activation` those activations that have, or may
+    get, a quantizer.
 
     Attributes:
         products: `(module, function)` for each matrix product that ran as a function.
     """
 
-    is_consumer: Callable[[nn.Module], bool]
-    is_activation: Callable[[nn.Module], bool]
-    consumers: dict[str, Consumer] = field(default_factory=dict)
-    activations: dict[str, TracedActivation] = field(default_factory=dict)
-    products: list[tuple[str, str]] = field(default_factory=list)
-    path: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self, is_consumer: Callable[[nn.Module], bool], is_activation: Callable[[nn.Module], bool]
+    ) -> None:
         super().__init__()
-        # The tensor is stored with its properties, so that no other tensor can get its id.
+        self.is_consumer, self.is_activation = is_consumer, is_activation
+        self.consumers: dict[str, Consumer] = {}
+        self.activations: dict[str, TracedActivation] = {}
+        self.products: list[tuple[str, str]] = []
+        self.path: list[str] = []
+        # The tensor is stored too, so that no other tensor can get its id.
         self._properties: dict[int, tuple[Tensor, TensorProperties]] = {}
         self._sharing: dict[int, list[Tensor]] = {}  # storage address -> the tensors that share it
+
+    def run(self, model: nn.Module, args: tuple[Any, ...], *, signed: bool, training: bool) -> None:
+        """Record a run of a model without dropout, in training or eval mode; the model stays as it was.
+
+        `signed` says whether the tensors among the arguments may be negative. Raises ValueError if the model
+        does not run on them.
+        """
+        for x in tensors_in(args):
+            self.record(x, TensorProperties(unsigned=not signed))
+        buffers = copy_buffers(model)
+        for x in [*model.parameters(), *buffers.values()]:
+            self.record(x, TensorProperties())
+        run_example(model, args, buffers, training, self)
 
     def find(self, x: Tensor) -> TensorProperties:
         """The properties of a tensor."""
@@ -126,22 +135,19 @@ class ModelTrace(TorchFunctionMode):
             upstream = self.find(tensors_in(inputs)[0]).upstream
             self.record(output, TensorProperties(upstream=upstream | {name}))
         elif self.is_activation(module):
-            return self._leave_activation(name, output)
+            properties = self.find(output)
+            activation = self.activations.setdefault(name, TracedActivation(properties))
+            activation.samples.append(output.detach().clone())
+            # A new tensor stands for the output: an in-place activation returns its own input, and a layer
+            # that reads the input variable afterwards does not read the quantized output.
+            alias = output.view_as(output)
+            self.record(alias, replace(properties, source=name))
+            return alias
         elif isinstance(module, MATRIX_MODULES):
             for x in tensors_in(output):
                 properties = self.find(x)
                 self.record(x, replace(properties, upstream=properties.upstream | {name}))
         return None
-
-    def _leave_activation(self, name: str, output: Tensor) -> Tensor:
-        properties = self.find(output)
-        activation = self.activations.setdefault(name, TracedActivation(properties))
-        activation.samples.append(output.detach().clone())
-        # A new tensor stands for the output: an in-place activation returns its own input, and a layer that
-        # reads the input variable afterwards does not read the quantized output.
-        alias = output.view_as(output)
-        self.record(alias, replace(properties, source=name))
-        return alias
 
 
 def _storage_address(x: Tensor) -> int:
@@ -149,27 +155,3 @@ def _storage_address(x: Tensor) -> int:
         return x.untyped_storage().data_ptr()
     except RuntimeError:  # a sparse tensor, or one inside torch.vmap: it shares its storage with no other
         return id(x)
-
-
-def trace_model(
-    model: nn.Module, args: tuple[Any, ...], trace: ModelTrace, *, signed: bool, training: bool
-) -> ModelTrace:
-    """Fill the trace by a run of the model without dropout, and return it; the model stays as it was.
-
-    Args:
-        model: any module.
-        args: its arguments.
-        trace: an empty trace.
-        signed: whether the tensors among the arguments may be negative.
-        training: the mode in which the model runs.
-
-    Raises:
-        ValueError: the model does not run on the arguments.
-    """
-    for x in tensors_in(args):
-        trace.record(x, TensorProperties(unsigned=not signed))
-    buffers = copy_buffers(model)
-    for x in [*model.parameters(), *buffers.values()]:
-        trace.record(x, TensorProperties())
-    run_example(model, args, buffers, training, trace)
-    return trace

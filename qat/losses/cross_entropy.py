@@ -1,4 +1,4 @@
-"""Cross-entropy by the stable log-sum-exp."""
+"""Cross-entropy, computed by the stable log-sum-exp."""
 
 from torch import Tensor
 
@@ -15,7 +15,7 @@ def cross_entropy(
     `g (softmax(x) - (1 - s) one_hot(target) - s / C)`.
 
     Args:
-        logits: `(N, C)`, finite, or -inf in classes other than the target where s is 0.
+        logits: `(N, C)`, finite; if s is 0, classes other than the target may be -inf.
         target: `(N,)`, int64 in `[0, C)`.
         label_smoothing: the share of the target that is spread over all classes, in [0, 1).
         reduction: `mean` over the batch, `sum`, or `none`, which gives `(N,)`.
@@ -26,10 +26,9 @@ def cross_entropy(
     Source: Szegedy et al. 2016, "Rethinking the Inception architecture", section 7, for the smoothing.
     """
     if logits.dim() != 2 or target.shape != logits.shape[:1]:
-        raise ValueError(
-            f"cross_entropy needs logits (N, C) and target (N,), got {tuple(logits.shape)} and "
-            f"{tuple(target.shape)}; one-hot targets: use huber_loss, or argmax them"
-        )
+        shapes = f"{tuple(logits.shape)} and {tuple(target.shape)}"
+        rule = f"cross_entropy needs logits (N, C) and target (N,), got {shapes}"
+        raise ValueError(f"{rule}; one-hot targets: use huber_loss, or argmax them")
     if not 0 <= label_smoothing < 1:
         raise ValueError(f"label_smoothing must be in [0, 1), got {label_smoothing!r}; 0.1 is common")
     chosen = logits.gather(1, target[:, None]).squeeze(1)

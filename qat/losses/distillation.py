@@ -16,13 +16,12 @@ def distillation_loss(
 ) -> Tensor:
     """The distance of the student's logits to the teacher's, which get no gradient.
 
-    Forward, with T = temperature: `huber`: the mean of `huber(student - teacher)`; `kl`: the mean over the
-    batch of `T^2 KL(softmax(teacher / T) || softmax(student / T))`. Gradient of the student: that of the
-    Huber loss; `T (softmax(student / T) - softmax(teacher / T)) / N`.
+    `huber` is `huber_loss(student, teacher)`. `kl`, with T = temperature, is the mean over the batch of `T^2
+    KL(softmax(teacher / T) || softmax(student / T))`; its gradient with respect to the student is `g T
+    (softmax(student / T) - softmax(teacher / T)) / N`.
 
     Args:
-        student: logits `(N, C)`.
-        teacher: logits `(N, C)`, finite.
+        student, teacher: logits `(N, C)`; those of the teacher are finite.
         kind: `huber` or `kl`.
         temperature: > 0, for `kl`; 1 suits small CNNs.
 
@@ -34,10 +33,8 @@ def distillation_loss(
     if kind not in get_args(DistillationName):
         raise unknown_name("distillation", kind, get_args(DistillationName))
     if student.shape != teacher.shape:
-        raise ValueError(
-            f"distillation needs student and teacher of one shape, got {tuple(student.shape)} and "
-            f"{tuple(teacher.shape)}; both give logits (N, C)"
-        )
+        shapes = f"{tuple(student.shape)} and {tuple(teacher.shape)}; both give logits (N, C)"
+        raise ValueError(f"distillation needs student and teacher of one shape, got {shapes}")
     if not temperature > 0:
         raise ValueError(f"temperature must be > 0, got {temperature!r}; the default is 1.0")
     teacher = stop_gradient(teacher)

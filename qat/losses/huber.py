@@ -14,7 +14,7 @@ class _Huber(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, input: Tensor, target: Tensor, delta: float) -> Tensor:
         ctx.delta = delta
-        # Both inputs and not their difference, so that the second derivative reaches them.
+        # A saved difference would have no graph back to them, and thus no second derivative.
         ctx.save_for_backward(input, target)
         size = (input - target).abs_()
         return torch.where(size < delta, 0.5 * size * size, delta * (size - 0.5 * delta))
@@ -45,39 +45,31 @@ def huber_loss(input: Tensor, target: Tensor, delta: float = 1.0, reduction: Red
         ValueError: the shapes differ, delta is not > 0, or the reduction is unknown.
     """
     if input.shape != target.shape:
-        raise ValueError(
-            f"huber_loss needs input and target of one shape, got {tuple(input.shape)} and "
-            f"{tuple(target.shape)}; reshape one of them (class indices: one-hot first)"
-        )
+        rule = f"huber_loss needs input and target of one shape, got {tuple(input.shape)} and"
+        raise ValueError(f"{rule} {tuple(target.shape)}; reshape one of them (class indices: one-hot first)")
     if not delta > 0:
         raise ValueError(f"delta must be > 0, got {delta!r}; the default is 1.0")
     return reduced(_Huber.apply(input, target, delta), reduction)
 
 
 def reduced(loss: Tensor, reduction: Reduction) -> Tensor:
-    """The mean or sum of all elements, or the loss as it is; raises ValueError for another reduction."""
+    """The mean or the sum of a loss, or the loss itself; another reduction is a ValueError."""
     if reduction not in get_args(Reduction):
         raise unknown_name("reduction", reduction, get_args(Reduction))
     return loss if reduction == "none" else loss.mean() if reduction == "mean" else loss.sum()
 
 
 class HuberLoss(nn.Module):
-    """`huber_loss` as a module, with the same `delta` and `reduction`.
-
-    Raises:
-        ValueError: delta is not > 0, or the reduction is unknown.
-    """
+    """`huber_loss` as a module, with the same `delta`, `reduction` and errors."""
 
     def __init__(self, delta: float = 1.0, reduction: Reduction = "mean") -> None:
         super().__init__()
-        huber_loss(
-            torch.zeros(1), torch.zeros(1), delta, reduction
-        )  # refuses wrong arguments now, not at the first batch
+        # This raises for wrong arguments now, and not at the first batch.
+        huber_loss(torch.zeros(1), torch.zeros(1), delta, reduction)
         self.delta = delta
         self.reduction = reduction
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """Shape: two tensors of one shape -> `()`, or that shape for `none`."""
         return huber_loss(input, target, self.delta, self.reduction)
 
     def extra_repr(self) -> str:

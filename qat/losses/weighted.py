@@ -1,4 +1,4 @@
-"""A weighted sum of named losses; each loss chooses the inputs that get its gradient."""
+"""A weighted sum of named losses, each of which chooses the inputs that get its gradient."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ class Term:
 
     Args:
         loss: a function of tensors that returns a scalar.
-        inputs: names of its arguments, in order.
-        weight: factor in the sum, finite; with 0 the value is logged and the gradient is 0.
-        teaches: those of `inputs` that get its gradient; None: all of them.
+        inputs: the names of its arguments, in order.
+        weight: its factor in the sum, finite; with 0 the value is logged and the gradient is 0.
+        teaches: the inputs that get its gradient; None: all of them.
 
     Raises:
         ValueError: the weight is not finite, there is no input, or `teaches` names something else.
@@ -40,18 +40,14 @@ class Term:
 
     def __call__(self, tensors: Mapping[str, Tensor]) -> Tensor:
         taught = self.inputs if self.teaches is None else self.teaches
-        args = (tensors[name] if name in taught else stop_gradient(tensors[name]) for name in self.inputs)
-        return self.loss(*args)
+        return self.loss(*(tensors[x] if x in taught else stop_gradient(tensors[x]) for x in self.inputs))
 
 
 class WeightedLoss(nn.Module):
     """`sum(weight * loss)` over named terms.
 
-    Gradient of an input: the sum of `weight * gradient` over the terms that teach it; for the other terms it
-    is a constant.
-
-    Args:
-        terms: `{name: Term}`, at least one, or a ValueError is raised.
+    Gradient of an input: the sum of `weight * gradient` over the terms that teach it. Without a term the
+    constructor raises a ValueError.
     """
 
     def __init__(self, terms: Mapping[str, Term]) -> None:
@@ -61,11 +57,7 @@ class WeightedLoss(nn.Module):
         self.terms = dict(terms)
 
     def forward(self, **tensors: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """The sum, and the unweighted value of each term without a graph, for logging.
-
-        Raises:
-            ValueError: a tensor that a term takes is not given.
-        """
+        """The sum, and for logging the unweighted terms without a graph; a missing tensor is a ValueError."""
         missing = [name for term in self.terms.values() for name in term.inputs if name not in tensors]
         if missing:
             raise unknown_name("input of a loss", missing[0], tensors)

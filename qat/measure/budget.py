@@ -4,28 +4,20 @@ import math
 import re
 from dataclasses import dataclass
 
-_UNITS = {"b": 1} | {
-    f"{letter}{suffix}": base**power
-    for power, letter in enumerate("kmgt", 1)
-    for suffix, base in (("b", 1000), ("ib", 1024))
-}
+_UNITS = {"": 1, "b": 1}
+_UNITS |= {f"{letter}b": 1000**power for power, letter in enumerate("kmgt", 1)}
+_UNITS |= {f"{letter}ib": 1024**power for power, letter in enumerate("kmgt", 1)}
 Point = tuple[int, int]
 """A batch size, and the peak in bytes that was measured at it."""
 
 
 @dataclass(frozen=True)
 class BatchBudget:
-    """What fits.
+    """The largest batch of each mode that fits into a memory."""
 
-    Args:
-        bytes: that a training step may take in addition to the process that holds the network.
-        points: by mode, the two measurements.
-        largest: by mode, the largest batch that fits; None: the peak did not grow with the batch.
-    """
-
-    bytes: int
-    points: dict[str, tuple[Point, Point]]
-    largest: dict[str, int | None]
+    bytes: int  # that a training step may take in addition to the process that holds the network
+    points: dict[str, tuple[Point, Point]]  # by mode, the two measurements
+    largest: dict[str, int | None]  # by mode; None: the peak did not grow with the batch
 
 
 def parse_bytes(text: str) -> int:
@@ -36,7 +28,7 @@ def parse_bytes(text: str) -> int:
     """
     found = re.fullmatch(r"\s*([0-9.]+(?:e[0-9]+)?)\s*([a-z]*)\s*", text.lower())
     try:
-        size = int(float(found[1]) * _UNITS[found[2] or "b"]) if found else 0
+        size = int(float(found[1]) * _UNITS[found[2]]) if found else 0
     except (ValueError, KeyError, OverflowError):
         size = 0
     if size < 1:
@@ -58,8 +50,7 @@ def second_batch(point: Point, budget: int) -> int:
 def largest_batch(points: tuple[Point, Point], budget: int) -> int | None:
     """The batch at which the line through two measured peaks reaches the budget.
 
-    Returns:
-        The batch, 0 if none fits, None if the peaks do not grow with the batch.
+    It is 0 if none fits, and None if the peaks do not grow with the batch.
     """
     (batch, peak), (other, its_peak) = points
     slope = (its_peak - peak) / (other - batch)

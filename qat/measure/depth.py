@@ -1,11 +1,12 @@
 """Saved bytes as a network gets deeper, beside checkpointing every sqrt(n) blocks."""
 
 import math
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from qat.measure.modes import MEMORY_MODES, MODES, name_of
 from qat.measure.step import TrainStep
@@ -18,40 +19,26 @@ SQRT = "float, sqrt(n) segments"
 CURVES = {**{name: MODES[name] for name in MEMORY_MODES}, SQRT: MODES["float, checkpointed"]}
 
 
-class BlockStack(nn.Module):
-    """A stem, `depth` equal residual blocks of 16 channels, and a linear layer.
-
-    `blocks` holds segments of `segment` blocks; the last may be shorter.
+def block_stack(depth: int, channels: int, segment: int = 1) -> nn.Sequential:
+    """A stem, `depth` equal residual blocks of 16 channels in segments of `segment`, and a linear layer.
 
     Shape: `(N, C, H, W)` -> `(N, 10)`.
     """
-
-    def __init__(self, depth: int, channels: int, segment: int = 1) -> None:
-        super().__init__()
-        stem = nn.Conv2d(channels, CHANNELS, 3, padding=1, bias=False)
-        self.stem = nn.Sequential(stem, nn.BatchNorm2d(CHANNELS), nn.ReLU())
-        blocks = [ResidualBlock(CHANNELS, CHANNELS, 1) for _ in range(depth)]
-        segments = (blocks[start : start + segment] for start in range(0, depth, segment))
-        self.blocks = nn.Sequential(*(nn.Sequential(*each) for each in segments))
-        self.head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(CHANNELS, CLASSES))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.blocks(self.stem(x)))
+    conv = nn.Conv2d(channels, CHANNELS, 3, padding=1, bias=False)
+    stem = nn.Sequential(conv, nn.BatchNorm2d(CHANNELS), nn.ReLU())
+    blocks = [ResidualBlock(CHANNELS, CHANNELS, 1) for _ in range(depth)]
+    segments = [nn.Sequential(*blocks[start : start + segment]) for start in range(0, depth, segment)]
+    head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(CHANNELS, CLASSES))
+    return nn.Sequential(OrderedDict(stem=stem, blocks=nn.Sequential(*segments), head=head))
 
 
 @dataclass(frozen=True)
 class Curve:
-    """One mode over the depths, in bytes per image.
+    """One mode over the depths, in bytes per image."""
 
-    Args:
-        saved: kept between forward and backward.
-        recomputed: what the backward saves again in addition, for one checkpointed segment at a time.
-        slope: bytes that a block adds to `saved`, per element of its output.
-    """
-
-    saved: list[float]
-    recomputed: list[float]
-    slope: float
+    saved: list[float]  # kept between forward and backward
+    recomputed: list[float]  # saved again by the backward, for one checkpointed segment at a time
+    slope: float  # what a block adds to `saved`, per element of its output
 
 
 @dataclass(frozen=True)
@@ -62,46 +49,31 @@ class DepthSweep:
     curves: dict[str, Curve]
 
 
-def check_depths(depths: Sequence[int]) -> None:
-    """Raise ValueError unless there are at least two different depths, all of them at least 1."""
-    if len(set(depths)) < 2 or min(depths) < 1:
-        given = " ".join(map(str, depths))
-        raise ValueError(f"depth must be two or more numbers of blocks, as in 8 16 32; got {given}")
-
-
 def sweep_depths(
     workload: Workload, depths: Sequence[int], announce: Callable[[str, int], None]
 ) -> DepthSweep:
-    """Count what stacks of residual blocks save.
+    """Count what stacks of residual blocks save; `announce` is called with mode and depth before each count.
 
-    Args:
-        workload: gives bits, scale, image and device; its model, blocks and batch are not used.
-        depths: numbers of blocks.
-        announce: called with the mode's name and the depth before each count.
+    The workload gives bits, scale, image and device; its model, blocks and batch are not used.
 
     Source: Chen et al. 2016, "Training deep nets with sublinear memory cost", section 3 (sqrt(n) segments).
     """
-    workload = replace(workload, checkpoint=())
-    depths = sorted(set(depths))
+    workload, depths = replace(workload, checkpoint=()), sorted(set(depths))
     images, _ = workload.random_batch(size=IMAGES)
-    saved: dict[str, list[float]] = {name: [] for name in CURVES}
+    elements = CHANNELS * workload.image[1] * workload.image[2]
+    curves: dict[str, Curve] = {}
+    per_block: dict[str, float] = {}
     for name, mode in CURVES.items():
-        for depth in depths:
+        saved = []
+        segments = [math.isqrt(depth) if name == SQRT else 1 for depth in depths]
+        for depth, segment in zip(depths, segments, strict=True):
             announce(name, depth)
             torch.manual_seed(0)
-            stack = BlockStack(depth, workload.image[0], _segment(name, depth))
+            stack = block_stack(depth, workload.image[0], segment)
             step = TrainStep(workload.prepare(stack, mode), mode)
-            saved[name].append(step.saved_bytes(images) / IMAGES)
-    per_block = {name: (each[-1] - each[0]) / (depths[-1] - depths[0]) for name, each in saved.items()}
-    elements = CHANNELS * workload.image[1] * workload.image[2]
-    curves = {}
-    for name, mode in CURVES.items():
+            saved.append(step.saved_bytes(images) / IMAGES)
+        per_block[name] = (saved[-1] - saved[0]) / (depths[-1] - depths[0])
         # All blocks are equal: a recomputed one saves what it saves in the mode without checkpointing.
         again = per_block[name_of(replace(mode, checkpointed=False))] if mode.checkpointed else 0.0
-        recomputed = [again * _segment(name, depth) for depth in depths]
-        curves[name] = Curve(saved[name], recomputed, per_block[name] / elements)
+        curves[name] = Curve(saved, [again * segment for segment in segments], per_block[name] / elements)
     return DepthSweep(depths, curves)
-
-
-def _segment(name: str, depth: int) -> int:
-    return math.isqrt(depth) if name == SQRT else 1

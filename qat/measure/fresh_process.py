@@ -22,9 +22,9 @@ def call_in_fresh_process(function: Callable[..., Any], *arguments: Any, **envir
     Raises:
         ChildProcessError: the process failed; the message is the last line that it wrote to stderr.
     """
-    call = [function.__module__, function.__name__, torch.get_num_threads(), arguments]
     child = subprocess.run(
-        [sys.executable, "-m", __name__, json.dumps(call)],
+        [sys.executable, "-m", __name__],
+        input=json.dumps([function.__module__, function.__name__, torch.get_num_threads(), arguments]),
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | environment,
         capture_output=True,
         encoding="utf-8",
@@ -37,6 +37,6 @@ def call_in_fresh_process(function: Callable[..., Any], *arguments: Any, **envir
 
 
 if __name__ == "__main__":
-    module, name, threads, arguments = json.loads(sys.argv[1])
+    module, name, threads, arguments = json.load(sys.stdin)
     torch.set_num_threads(threads)
     print(json.dumps(getattr(import_module(module), name)(*arguments)))

@@ -10,8 +10,6 @@ import psutil
 import torch
 
 from qat.measure.fresh_process import call_in_fresh_process
-from qat.measure.modes import MODES
-from qat.measure.step import TrainStep
 from qat.measure.workload import Workload
 from qat.names import one_line
 
@@ -27,12 +25,7 @@ class Growth(NamedTuple):
 
 
 def growth(workload: Workload, name: str, size: int) -> Growth:
-    """How much a fresh process grows in training steps of a mode.
-
-    Args:
-        workload: what is trained.
-        name: of the mode.
-        size: images in a step.
+    """How much a fresh process grows in training steps on `size` images in a mode.
 
     Raises:
         ChildProcessError: the process failed.
@@ -49,29 +42,27 @@ def growth(workload: Workload, name: str, size: int) -> Growth:
         ) from error
 
 
-def train_and_watch(workload: dict[str, Any], name: str, size: int) -> tuple[int, int]:
-    """Take a few steps in this process; the result is that of `Growth`.
+def train_and_watch(workload: dict[str, Any], name: str, size: int) -> Growth:
+    """Take a few steps in this process.
 
     Growth counts from the process that holds the network, the state of its optimizer, and everything that a
     step on two images leaves behind; it includes the images and the gradients.
     """
     work = Workload(**workload)
-    device = work.device
-    step = TrainStep(work.build(MODES[name]), MODES[name])
+    step = work.train_step(name)
     step(*work.random_batch(size=2))
     step.optimizer.zero_grad()
-    before = process_memory(device)
-    between = 0
-    with watched(device) as peak:
+    before, between = process_memory(work.device), 0
+    with watched(work.device) as peak:
         for number in range(STEPS):
             step.optimizer.zero_grad()
             images, labels = work.random_batch(number, size)
             loss = step.loss(images, labels)
-            between = max(between, process_memory(device))
+            between = max(between, process_memory(work.device))
             loss.backward()
             step.optimizer.step()
             del images, labels, loss
-    return peak() - before, between - before
+    return Growth(peak() - before, between - before)
 
 
 def process_memory(device: str) -> int:

@@ -3,7 +3,7 @@
 import os
 import platform
 import sys
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ PACKAGES = ("qat", "torch", "torchao", "brevitas")
 
 def describe(device: str) -> dict[str, Any]:
     """System, processor, cores, threads, versions, and the present load (None: unknown)."""
+    versions = {name: next((d.version for d in distributions(name=name)), None) for name in PACKAGES}
     return {
         "system": platform.platform(),
         "processor": _processor(),
@@ -21,7 +22,7 @@ def describe(device: str) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
         "load": None if sys.platform == "win32" else os.getloadavg()[0],
-        "versions": {"python": platform.python_version()} | {name: _version(name) for name in PACKAGES},
+        "versions": {"python": platform.python_version()} | versions,
     }
 
 
@@ -37,12 +38,5 @@ def in_words(machine: dict[str, Any]) -> str:
 def _processor() -> str:
     info = Path("/proc/cpuinfo")  # on Linux platform.processor() is empty
     lines = info.read_text(encoding="utf-8").splitlines() if info.is_file() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, "") or platform.processor() or platform.machine()

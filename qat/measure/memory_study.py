@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
-from torch import Tensor
 
 from qat.measure.budget import BatchBudget, Point, largest_batch, parse_bytes, second_batch
-from qat.measure.depth import CURVES, DepthSweep, check_depths, sweep_depths
+from qat.measure.depth import CURVES, DepthSweep, sweep_depths
 from qat.measure.growth import growth
 from qat.measure.modes import MEMORY_MODES, MODES, reference_of
 from qat.measure.rounds import Timing, rotate, seconds_of
-from qat.measure.step import TrainStep
 from qat.measure.workload import Workload
 
 # Work that the progress bar counts, in steps: a fresh process, and a count of the saved bytes.
@@ -26,8 +24,8 @@ class StudyOptions:
 
     Args:
         rounds: Training steps of each mode, at least 3; the first is not timed.
-        depth: Also count the saved bytes of stacks of so many residual blocks, as in 8 16 32.
-        budget: Also find the largest batch of each mode that fits into so much memory, as in 2GB.
+        depth: Also count the saved bytes of networks with these numbers of residual blocks, as in 8 16 32.
+        budget: Also find the largest batch of each mode that fits into this amount of memory, as in 2GB.
 
     Raises:
         ValueError: an argument is out of its range.
@@ -40,8 +38,9 @@ class StudyOptions:
     def __post_init__(self) -> None:
         if self.rounds < 3:
             raise ValueError(f"rounds must be at least 3, the first of which is not timed; got {self.rounds}")
-        if self.depth:
-            check_depths(self.depth)
+        if self.depth and (len(set(self.depth)) < 2 or min(self.depth) < 1):
+            given = " ".join(map(str, self.depth))
+            raise ValueError(f"depth must be two or more numbers of blocks, as in 8 16 32; got {given}")
         if self.budget is not None:
             parse_bytes(self.budget)
 
@@ -54,22 +53,14 @@ class StudyOptions:
 
 @dataclass
 class MemoryRow:
-    """One mode.
+    """One mode."""
 
-    Args:
-        saved: bytes that autograd keeps between forward and backward, counted.
-        timing: the time of each step but the first.
-        identical: whether losses, gradients and state equalled those of its reference after every step, to
-            the last bit; None: it has no reference.
-        peak: bytes by which a fresh process grew at most.
-        held: bytes by which it had grown between forward and backward.
-    """
-
-    saved: int
-    timing: Timing
-    identical: bool | None
-    peak: int = 0
-    held: int = 0
+    saved: int  # bytes that autograd keeps between forward and backward, counted
+    timing: Timing  # of each step but the first
+    # Whether losses, gradients and state equalled those of its reference after every step, to the last bit.
+    identical: bool | None = None  # None: it has no reference
+    peak: int = 0  # bytes by which a fresh process grew at most
+    held: int = 0  # bytes by which it had grown between forward and backward
 
 
 @dataclass(frozen=True)
@@ -96,10 +87,7 @@ def check_study(workload: Workload, options: StudyOptions) -> None:
 def run_study(workload: Workload, options: StudyOptions, announce: Callable[..., None]) -> MemoryStudy:
     """Measure a workload in all modes.
 
-    Args:
-        workload: what is trained.
-        options: what is measured.
-        announce: called with a description and the amount of work before each part of the work.
+    Before each part of the work, `announce` is called with a description and the amount of work.
 
     Raises:
         ChildProcessError: a fresh process failed.
@@ -109,18 +97,16 @@ def run_study(workload: Workload, options: StudyOptions, announce: Callable[...,
     images, _ = workload.random_batch()
     for name in MEMORY_MODES:
         announce(f"counting: {name}", _COUNT)
-        saved = TrainStep(workload.build(MODES[name]), MODES[name]).saved_bytes(images)
-        rows[name] = MemoryRow(saved, Timing(name), None if reference_of(name) is None else True)
+        rows[name] = MemoryRow(workload.train_step(name).saved_bytes(images), Timing(name))
     train_in_turn(workload, options.rounds, rows, announce)
     for name, row in rows.items():
         announce(f"peak at batch {workload.batch}: {name}", _PROCESS)
-        grown = growth(workload, name, workload.batch)
-        row.peak, row.held = grown.peak, grown.held
+        row.peak, row.held = growth(workload, name, workload.batch)
     budget = _fit(workload, rows, parse_bytes(options.budget), announce) if options.budget else None
     curves = None
     if options.depth:
         curves = sweep_depths(
-            workload, options.depth, lambda *at: announce("depth {1}: {0}".format(*at), _COUNT)
+            workload, options.depth, lambda name, depth: announce(f"depth {depth}: {name}", _COUNT)
         )
     return MemoryStudy(workload, rows, curves, budget, time.perf_counter() - began)
 
@@ -133,38 +119,19 @@ def train_in_turn(
     Fills in `timing.seconds` and `identical` of the rows.
     """
     torch.backends.cudnn.deterministic = True  # otherwise CUDA itself differs from run to run
-    steps = {name: TrainStep(workload.build(MODES[name]), MODES[name]) for name in rows}
-    losses: dict[str, Tensor] = {}
-
-    def step(name: str, images: Tensor, labels: Tensor) -> None:
-        losses[name] = steps[name](images, labels)
-
+    steps = {name: workload.train_step(name) for name in rows}
     for number, names in enumerate(rotate(list(rows), rounds)):
         images, labels = workload.random_batch(number)
         for name in names:
             announce(f"training: {name}")
             torch.manual_seed(number)  # dropout draws the same in every mode
-            seconds = seconds_of(partial(step, name, images, labels), 1, workload.device)
+            seconds = seconds_of(partial(steps[name], images, labels), 1, workload.device)
             rows[name].timing.seconds += [seconds] if number else []
         for name, row in rows.items():
-            reference = reference_of(name)
-            if reference is not None:
-                same = torch.equal(losses[name], losses[reference]) and _agree(steps[name], steps[reference])
-                row.identical = bool(row.identical) and same
-
-
-def _agree(step: TrainStep, reference: TrainStep) -> bool:
-    """Whether gradients and states are equal to the last bit."""
-    states = step.network.state_dict(), reference.network.state_dict()
-    gradients = ({n: p.grad for n, p in s.network.named_parameters()} for s in (step, reference))
-    return _equal(*states) and _equal(*gradients)
-
-
-def _equal(own: dict[str, Tensor | None], other: dict[str, Tensor | None]) -> bool:
-    return own.keys() == other.keys() and all(
-        x is y if x is None or y is None else torch.equal(x, y)
-        for x, y in zip(own.values(), other.values(), strict=True)
-    )
+            if reference := reference_of(name):
+                own, other = steps[name].outcome(), steps[reference].outcome()
+                same = own.keys() == other.keys() and all(torch.equal(own[key], other[key]) for key in own)
+                row.identical = row.identical is not False and same
 
 
 def _fit(

@@ -15,10 +15,8 @@ SIZES = ("saved", "held", "peak")
 def study_tables(study: MemoryStudy) -> list[ResultTable]:
     """The table of the modes, then those of the budget and of the depths, if they were measured."""
     tables = [modes_table(study.rows)]
-    if study.budget:
-        tables.append(budget_table(study.budget))
-    if study.depth:
-        tables.append(depth_table(study.depth))
+    tables += [budget_table(study.budget)] if study.budget else []
+    tables += [depth_table(study.depth)] if study.depth else []
     return tables
 
 
@@ -41,9 +39,8 @@ def modes_table(rows: Mapping[str, MemoryRow]) -> ResultTable:
 
 def depth_table(sweep: DepthSweep) -> ResultTable:
     """One row per mode: MB per image kept at each depth, what the backward saves again, bytes per block."""
-    table = ResultTable(
-        "Stacks of equal residual blocks, MB per image", ["blocks", *map(str, sweep.depths), "again", "slope"]
-    )
+    header = ["blocks", *map(str, sweep.depths), "again", "slope"]
+    table = ResultTable("Stacks of equal residual blocks, MB per image", header)
     for name, curve in sweep.curves.items():
         again = list(dict.fromkeys(megabytes(size) for size in curve.recomputed if size))
         slope = ABSENT if name == SQRT else f"{curve.slope:.2f}"
@@ -58,16 +55,14 @@ def depth_table(sweep: DepthSweep) -> ResultTable:
 
 def budget_table(budget: BatchBudget) -> ResultTable:
     """One row per mode: the peaks measured, and the largest batch."""
-    table = ResultTable(
-        f"The largest batch whose step takes at most {megabytes(budget.bytes)} MB",
-        ["mode", "peak MB (batch)", "peak MB (batch)", "largest batch", "/ float's"],
-        remarks=["Memory is counted in addition to that of the process that holds the network."],
-    )
+    header = ["mode", "peak MB (batch)", "peak MB (batch)", "largest batch", "/ float's"]
+    table = ResultTable(f"The largest batch whose step takes at most {megabytes(budget.bytes)} MB", header)
     for name, points in budget.points.items():
         largest, of_float = budget.largest[name], budget.largest[FLOAT]
         peaks = [f"{megabytes(peak)} ({batch})" for batch, peak in points]
         ratio = f"{largest / of_float:.1f}" if largest and of_float else ABSENT
         table.rows.append([name, *peaks, fitting(largest), ratio])
+    table.remarks = ["Memory is counted in addition to that of the process that holds the network."]
     return table
 
 

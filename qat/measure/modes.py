@@ -5,25 +5,15 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Mode:
-    """How a network trains.
+    """How a network trains."""
 
-    Args:
-        quantized: with fake-quantized weights and activations; False: in float.
-        learned: all scales are learned, whatever the workload says.
-        packed: saved activations are kept as packed codes.
-        checkpointed: blocks are recomputed in the backward.
-        compiled: the network is compiled by `torch.compile`, without a graph break.
-        channels_last: weights and images have this memory format.
-        eager_kernels: quantizers run without compiled kernels, as with QAT_COMPILE=0.
-    """
-
-    quantized: bool = True
-    learned: bool = False
-    packed: bool = False
-    checkpointed: bool = False
-    compiled: bool = False
-    channels_last: bool = False
-    eager_kernels: bool = False
+    quantized: bool = True  # with fake-quantized weights and activations, not in float
+    learned: bool = False  # all scales are learned, whatever the workload says
+    packed: bool = False  # saved activations are kept as packed codes
+    checkpointed: bool = False  # blocks are recomputed in the backward
+    compiled: bool = False  # the network is compiled by `torch.compile`, without a graph break
+    channels_last: bool = False  # the memory format of weights and images
+    eager_kernels: bool = False  # quantizers run without compiled kernels, as with QAT_COMPILE=0
 
 
 FLOAT, FLOAT_COMPILED = "float", "float, compiled"
@@ -43,12 +33,6 @@ MODES = {
     PACKED_CHECKPOINTED: Mode(packed=True, checkpointed=True),
     QAT_LEARNED: Mode(learned=True),
 }
-MEMORY_MODES = tuple(
-    name
-    for name, mode in MODES.items()
-    if replace(mode, packed=False, checkpointed=False) in (MODES[FLOAT], MODES[QAT])
-)
-"""The modes of the memory study: those that differ in what they save for the backward."""
 
 
 def name_of(mode: Mode) -> str:
@@ -60,3 +44,7 @@ def reference_of(name: str) -> str | None:
     """The mode whose losses, gradients and state a packed or checkpointed mode equals to the last bit."""
     reference = name_of(replace(MODES[name], packed=False, checkpointed=False))
     return None if reference == name else reference
+
+
+MEMORY_MODES = tuple(name for name in MODES if (reference_of(name) or name) in (FLOAT, QAT))
+"""The modes of the memory study: those that differ in what they save for the backward."""

@@ -24,12 +24,7 @@ BYTES = 48  # per element: the most that a learned scale without a compiler hold
 
 
 def op_candidates(shape: Sequence[int], device: str) -> list[Candidate]:
-    """All quantizers at 4 bits, on normally distributed numbers.
-
-    Args:
-        shape: of the tensor; its first axis is the channel axis.
-        device: `cpu` or `cuda`.
-    """
+    """All quantizers at 4 bits, on a tensor of normal numbers whose first axis is the channel axis."""
     x, g = random_operands(shape, device)
     quantizer = partial(activation_quantizer, x, BITS, signed=True)
     ours: dict[str, Callable[[], Quantizer]] = {
@@ -41,8 +36,11 @@ def op_candidates(shape: Sequence[int], device: str) -> list[Candidate]:
     torch_ao, brevitas = peer_torch_ao.quantizers(x, BITS), peer_brevitas.quantizers(x, BITS)
     return [
         Candidate(FLOOR, lambda: TimedCall(lambda: (x * 2, g * 2))),
-        *(Candidate(name, partial(_ours, make, x, g, compiled=True)) for name, make in ours.items()),
-        *(Candidate(f"{name}, QAT_COMPILE=0", partial(_ours, make, x, g)) for name, make in ours.items()),
+        *(Candidate(name, partial(_both_ways, make, x, g, compiled=True)) for name, make in ours.items()),
+        *(
+            Candidate(f"{name}, QAT_COMPILE=0", partial(_both_ways, make, x, g))
+            for name, make in ours.items()
+        ),
         *(Candidate(name, partial(_both_ways, make, x, g)) for name, make in torch_ao.items()),
         *(Candidate(name, partial(_both_ways, make, x, g), "brevitas") for name, make in brevitas.items()),
     ]
@@ -68,17 +66,15 @@ def too_large(size: int, device: str) -> str:
     return f"{size:,} elements need about {BYTES * size / 1e9:.1f} GB of memory, {free / 1e9:.1f} GB are free"
 
 
-def _both_ways(make: Callable[[], Any], x: Tensor, g: Tensor) -> TimedCall:
+def _both_ways(make: Callable[[], Any], x: Tensor, g: Tensor, compiled: bool = False) -> TimedCall:
     """Forward on x, and backward from the gradient g to x and to the parameters."""
     quantizer, x = make(), x.detach().requires_grad_()
-    parameters = quantizer.parameters() if isinstance(quantizer, nn.Module) else ()
-    wanted = [x, *(p for p in parameters if p.requires_grad)]
-    # Not `backward()`, which would add to the gradient of the previous call.
-    return TimedCall(lambda: torch.autograd.grad(quantizer(x), wanted, g))
-
-
-def _ours(make: Callable[[], Quantizer], x: Tensor, g: Tensor, compiled: bool = False) -> TimedCall:
-    quantizer = make()
     if compiled:
         compile_kernels(quantizer, x.device)
-    return TimedCall(_both_ways(lambda: quantizer, x, g).call, lambda: path_of(quantizer, x))
+    parameters = quantizer.parameters() if isinstance(quantizer, nn.Module) else ()
+    wanted = [x, *(p for p in parameters if p.requires_grad)]
+    return TimedCall(
+        # Not `backward()`, which would add to the gradient of the previous call.
+        lambda: torch.autograd.grad(quantizer(x), wanted, g),
+        lambda: path_of(quantizer, x) if isinstance(quantizer, Quantizer) else "",
+    )

@@ -1,17 +1,26 @@
 """PyTorch's own fake-quantization: its operators, torch.ao's modules and FX mode, and torchao's PT2E mode."""
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from warnings import catch_warnings
 
 import torch
 from torch import Tensor, nn
+from torch.ao import quantization as ao
+
+# torch.ao has no public module whose scale is learned.
+from torch.ao.quantization._learnable_fake_quantize import _LearnableFakeQuantize
+from torch.ao.quantization.quantize_fx import prepare_qat_fx
 
 PER_TENSOR = "torch, per tensor"  # torch.fake_quantize_per_tensor_affine
 
-# All of torch.ao.quantization is deprecated.
-_deprecated = partial(catch_warnings, action="ignore", category=DeprecationWarning)
+
+@contextmanager
+def _deprecated() -> Iterator[None]:
+    """Ignore that all of torch.ao.quantization is deprecated."""
+    with catch_warnings(action="ignore", category=DeprecationWarning):
+        yield
 
 
 def quantizers(x: Tensor, bits: int) -> dict[str, Callable[[], Callable[[Tensor], Tensor]]]:
@@ -19,9 +28,9 @@ def quantizers(x: Tensor, bits: int) -> dict[str, Callable[[], Callable[[Tensor]
     high = 2 ** (bits - 1) - 1
     scale, scales = x.abs().amax() / high, x.abs().flatten(1).amax(1) / high
     zero, zeros = (torch.zeros_like(s, dtype=torch.int32) for s in (scale, scales))
-    per_channel = torch.fake_quantize_per_channel_affine
+    per_tensor, per_channel = torch.fake_quantize_per_tensor_affine, torch.fake_quantize_per_channel_affine
     return {
-        PER_TENSOR: lambda: lambda x: torch.fake_quantize_per_tensor_affine(x, scale, zero, -high, high),
+        PER_TENSOR: lambda: lambda x: per_tensor(x, scale, zero, -high, high),
         "torch, per channel": lambda: lambda x: per_channel(x, scales, zeros, 0, -high, high),
         "torch.ao, observed": lambda: _observed(x, high),
         "torch.ao, learned": lambda: _learned(x, high),
@@ -29,51 +38,37 @@ def quantizers(x: Tensor, bits: int) -> dict[str, Callable[[], Callable[[Tensor]
 
 
 def _symmetric(high: int) -> dict[str, Any]:
-    return {
-        "quant_min": -high,
-        "quant_max": high,
-        "dtype": torch.qint8,
-        "qscheme": torch.per_tensor_symmetric,
-    }
+    scheme = torch.per_tensor_symmetric
+    return {"quant_min": -high, "quant_max": high, "dtype": torch.qint8, "qscheme": scheme}
 
 
+@_deprecated()
 def _observed(x: Tensor, high: int) -> nn.Module:
-    with _deprecated():
-        from torch.ao import quantization as ao
-
-        module = ao.FusedMovingAvgObsFakeQuantize(ao.MovingAverageMinMaxObserver, **_symmetric(high))
-    return module.to(x.device)
+    observer = ao.MovingAverageMinMaxObserver
+    return ao.FusedMovingAvgObsFakeQuantize(observer, **_symmetric(high)).to(x.device)
 
 
+@_deprecated()
 def _learned(x: Tensor, high: int) -> nn.Module:
-    with _deprecated():
-        from torch.ao import quantization as ao
-
-        # torch.ao has no public module whose scale is learned.
-        from torch.ao.quantization._learnable_fake_quantize import _LearnableFakeQuantize
-
-        observer = ao.MovingAverageMinMaxObserver
-        module = _LearnableFakeQuantize(observer, **_symmetric(high), use_grad_scaling=True).to(x.device)
+    observer = ao.MovingAverageMinMaxObserver
+    module = _LearnableFakeQuantize(observer, **_symmetric(high), use_grad_scaling=True).to(x.device)
     module.enable_static_estimate()
     module(x)  # the first batch sets the scale
     module.enable_param_learning()
     return module
 
 
+@_deprecated()
 def fx_network(model: nn.Module, images: Tensor) -> nn.Module:
     """The network as torch.ao's FX mode trains it: fused blocks, weights quantized per channel."""
-    with _deprecated():
-        from torch.ao import quantization as ao
-        from torch.ao.quantization.quantize_fx import prepare_qat_fx
-
-        fake = ao.FusedMovingAvgObsFakeQuantize
-        activation = fake.with_args(
-            observer=ao.MovingAverageMinMaxObserver, quant_min=0, quant_max=15, dtype=torch.quint8
-        )
-        observer, scheme = ao.MovingAveragePerChannelMinMaxObserver, torch.per_channel_symmetric
-        weight = fake.with_args(observer=observer, **_symmetric(7) | {"qscheme": scheme})
-        config = ao.QConfigMapping().set_global(ao.QConfig(activation, weight))
-        return prepare_qat_fx(model.train(), config, (images,))
+    fake = ao.FusedMovingAvgObsFakeQuantize
+    activation = fake.with_args(
+        observer=ao.MovingAverageMinMaxObserver, quant_min=0, quant_max=15, dtype=torch.quint8
+    )
+    observer, scheme = ao.MovingAveragePerChannelMinMaxObserver, torch.per_channel_symmetric
+    weight = fake.with_args(observer=observer, **_symmetric(7) | {"qscheme": scheme})
+    config = ao.QConfigMapping().set_global(ao.QConfig(activation, weight))
+    return prepare_qat_fx(model.train(), config, (images,))
 
 
 def pt2e_network(model: nn.Module, images: Tensor) -> nn.Module:

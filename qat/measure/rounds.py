@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from statistics import median, quantiles
+from typing import NamedTuple
 
 import torch
 
@@ -16,28 +17,15 @@ TURN = 0.1  # seconds: a shorter call is repeated within its turn, because the c
 MOST = 1000  # calls in a turn
 
 
-@dataclass(frozen=True)
-class TimedCall:
-    """A call to be timed.
-
-    Args:
-        call: does the work once.
-        path: tells how the quantizers ran, after the first calls; empty if there are none.
-    """
+class TimedCall(NamedTuple):
+    """A call to be timed, and a function that tells how its quantizers ran (empty: it has none)."""
 
     call: Callable[[], object]
     path: Callable[[], str] = str
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """One row of a table of times.
-
-    Args:
-        name: unique in its table.
-        build: makes the call.
-        package: an optional package that it needs.
-    """
+class Candidate(NamedTuple):
+    """One row of a table of times: its unique name, what makes its call, an optional package it needs."""
 
     name: str
     build: Callable[[], TimedCall]
@@ -53,21 +41,13 @@ class Candidate:
 
 @dataclass
 class Timing:
-    """The seconds of one call, once per round.
-
-    Args:
-        name: of the candidate.
-        path: how its quantizers ran; empty if there are none.
-        seconds: one entry per round; all candidates that ran share the rounds.
-        missing: why it could not run here.
-        error: what it raised.
-    """
+    """The seconds of one call of a candidate, once per round; all candidates that ran share the rounds."""
 
     name: str
-    path: str = ""
+    path: str = ""  # how its quantizers ran
     seconds: list[float] = field(default_factory=list)
-    missing: str = ""
-    error: str = ""
+    missing: str = ""  # why it could not run here
+    error: str = ""  # what it raised
 
     @property
     def median(self) -> float:
@@ -125,22 +105,23 @@ def rotate(names: Sequence[str], rounds: int) -> Iterator[list[str]]:
 
 
 def measure(title: str, candidates: Sequence[Candidate], rounds: int, device: str) -> list[Timing]:
-    """Build all candidates, call each a few times, then time them round by round, beside a progress bar.
-
-    Args:
-        title: of the progress bar.
-        candidates: in the order of the table.
-        rounds: at least 1.
-        device: `cpu` or `cuda`.
-    """
+    """Build all candidates, call each a few times, then time them round by round, beside a progress bar."""
     timings = {candidate.name: Timing(candidate.name, missing=candidate.missing) for candidate in candidates}
     calls: dict[str, Callable[[], object]] = {}
     repeats: dict[str, int] = {}
     with announced(title, len(candidates) * (rounds + 2)) as announce:
-        for candidate in candidates:
-            announce(f"first calls: {candidate.name}")
-            if not candidate.missing:
-                _start(candidate, calls, timings[candidate.name])
+        for name, build, _ in candidates:
+            announce(f"first calls: {name}")
+            if timings[name].missing:
+                continue
+            try:
+                call, path = build()
+                for _ in range(FIRST_CALLS):
+                    call()
+                timings[name].path, calls[name] = path(), call
+            except Exception as error:  # whatever another framework raises; the others are timed all the same
+                message = (str(error).strip() or "no message").splitlines()[0]
+                timings[name].error = f"{type(error).__name__}: {message}"
         for name in timings:
             # Once more: building the others can make a compiled candidate compile again.
             announce(f"second calls: {name}")
@@ -153,15 +134,3 @@ def measure(title: str, candidates: Sequence[Candidate], rounds: int, device: st
                 if name in calls:
                     timings[name].seconds.append(seconds_of(calls[name], repeats[name], device))
     return list(timings.values())
-
-
-def _start(candidate: Candidate, calls: dict[str, Callable[[], object]], timing: Timing) -> None:
-    try:
-        timed = candidate.build()
-        for _ in range(FIRST_CALLS):
-            timed.call()
-        timing.path = timed.path()
-    except Exception as error:  # whatever another framework raises; the others are timed all the same
-        timing.error = f"{type(error).__name__}: {(str(error).strip() or 'no message').splitlines()[0]}"
-    else:
-        calls[candidate.name] = timed.call

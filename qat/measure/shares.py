@@ -1,13 +1,9 @@
 """Where the time of a training step goes: convolution, BatchNorm, quantizers, the rest."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from unittest.mock import patch
 
-from torch import nn
 from torch.autograd.profiler_util import FunctionEvent
-from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from qat.quantizers import Quantizer
@@ -17,39 +13,21 @@ KINDS = ("convolution", "BatchNorm", "quantizers", "rest")
 BACKWARD = "autograd::engine::evaluate_function: "
 
 
-@dataclass(frozen=True)
-class Shares:
-    """Seconds of one step by kind of work, mean over several steps."""
-
-    name: str
-    seconds: dict[str, float]
-
-    @property
-    def total(self) -> float:
-        return sum(self.seconds.values())
-
-
-def profile_step(name: str, step: Callable[[], object], steps: int, device: str) -> Shares:
-    """Profile several calls of a training step, after one that is not counted.
+def profile_step(step: Callable[[], object], steps: int, device: str) -> dict[str, float]:
+    """The mean seconds of a training step on a device, by kind of work, after a step that is not counted.
 
     Work in the forward counts by the operator's name, or as a quantizer's if it ran in the forward of one.
     Work in the backward counts like the operator of the forward that it belongs to.
-
-    Args:
-        name: of the row.
-        step: forward, backward and optimizer.
-        steps: at least 1.
-        device: the one whose time is counted, `cpu` or `cuda`.
     """
     step()
     activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (device == "cuda")
-    with _quantizers_marked(), profile(activities=activities) as profiler:
+    marked = record_function(QUANTIZER)(Quantizer.forward)
+    with patch.object(Quantizer, "forward", marked), profile(activities=activities) as profiler:
         for _ in range(steps):
             with record_function(STEP):  # its own time, between the operators, is part of the rest
                 step()
     time = "self_device_time_total" if device == "cuda" else "self_cpu_time_total"
-    seconds = {kind: t / 1e6 / steps for kind, t in by_kind(list(profiler.events()), time).items()}
-    return Shares(name, seconds)
+    return {kind: t / 1e6 / steps for kind, t in by_kind(list(profiler.events()), time).items()}
 
 
 def by_kind(events: list[FunctionEvent], time: str) -> dict[str, float]:
@@ -57,10 +35,8 @@ def by_kind(events: list[FunctionEvent], time: str) -> dict[str, float]:
     in_quantizer = _of_quantizers(events)
     sums = dict.fromkeys(KINDS, 0.0)
     for event in events:
-        kind = "rest"
-        for outer in _around(event):  # the outermost event that has a kind decides
-            kind = _kind(outer, in_quantizer) or kind
-        sums[kind] += getattr(event, time)
+        kinds = [kind for outer in _around(event) if (kind := _kind(outer, in_quantizer))]
+        sums[kinds[-1] if kinds else "rest"] += getattr(event, time)  # the outermost that has a kind decides
     return sums
 
 
@@ -93,25 +69,3 @@ def _around(event: FunctionEvent) -> Iterator[FunctionEvent]:
     while outer is not None:
         yield outer
         outer = outer.cpu_parent
-
-
-@contextmanager
-def _quantizers_marked() -> Iterator[None]:
-    """Mark in the profile what runs in the forward of a quantizer."""
-    marks: list[Any] = []
-
-    def enter(module: nn.Module, args: Any) -> None:
-        if isinstance(module, Quantizer):
-            marks.append(record_function(QUANTIZER))
-            marks[-1].__enter__()
-
-    def leave(module: nn.Module, args: Any, output: Any) -> None:
-        if isinstance(module, Quantizer):
-            marks.pop().__exit__(None, None, None)
-
-    hooks = register_module_forward_pre_hook(enter), register_module_forward_hook(leave)
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()

@@ -1,14 +1,14 @@
-"""The parts of the benchmark: each measures, and returns tables, plain values for JSON, and errors."""
+"""The parts of the benchmark: options in, a `PartResult` out."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from torch import Tensor, nn
 
 from qat.measure import ops, peer_brevitas, peer_torch_ao, startup
-from qat.measure.modes import FLOAT, FLOAT_COMPILED, MODES, QAT, QAT_LEARNED, Mode
+from qat.measure.modes import FLOAT, FLOAT_COMPILED, MODES, QAT, QAT_LEARNED
 from qat.measure.rounds import Candidate, TimedCall, Timing, measure
 from qat.measure.shares import profile_step
 from qat.measure.speed_tables import scaling_table, shares_table, startup_table, timing_table
@@ -34,14 +34,14 @@ class SpeedOptions:
     """What the benchmark measures.
 
     Args:
-        size: Shape of the tensor of the part ops: N C H W.
-        sizes: Numbers of elements of the tensors of the part scaling.
-        models: Any of small_cnn, resnet8, resnet20; the parts profile and startup take the last.
+        size: Shape of the tensor in the part ops: N C H W.
+        sizes: Numbers of elements of the tensors in the part scaling.
+        models: Any of small_cnn, resnet8, resnet20; the parts profile and startup use only the last one.
         batch_size: Images in a step.
         rounds: Rounds, each of which runs every candidate once.
-        only: Globs over the names of the candidates of the parts ops and steps.
-        device: Where everything runs.
-        threads: Threads of the processor; by default torch decides.
+        only: Glob patterns of the candidates to time in the parts ops and steps.
+        device: Device on which everything runs.
+        threads: Number of CPU threads; by default torch decides.
 
     Raises:
         ValueError: an argument is out of its range.
@@ -85,13 +85,12 @@ class SpeedOptions:
         return Workload(model, IMAGES[model], self.batch_size, ops.BITS, device=self.device)
 
 
-@dataclass
-class PartResult:
-    """What a part found."""
+class PartResult(NamedTuple):
+    """What a part found: tables, plain values for JSON, and whether a candidate failed."""
 
-    tables: list[ResultTable] = field(default_factory=list)
-    results: Any = None
-    errors: list[str] = field(default_factory=list)
+    tables: list[ResultTable]
+    results: Any
+    failed: bool = False
 
 
 def run_ops(options: SpeedOptions) -> PartResult:
@@ -99,11 +98,12 @@ def run_ops(options: SpeedOptions) -> PartResult:
     shape = " x ".join(map(str, options.size))
     title = f"Fake-quantize forward and backward, {shape} floats, {ops.BITS} bits"
     candidates = ops.op_candidates(options.size, options.device)
-    return _time_chosen("ops", title, candidates, ops.OP_REFERENCES, options)
+    part = _time_groups({"ops": candidates}, title, ops.OP_REFERENCES, options)
+    return part._replace(results=part.results["ops"])
 
 
 def run_scaling(options: SpeedOptions) -> PartResult:
-    """The cost against the size of the tensor."""
+    """Time of a fake-quantizer against the size of the tensor."""
     timings: dict[int, list[Timing]] = {}
     for size in sorted(options.sizes):
         missing = ops.too_large(size, options.device)
@@ -111,46 +111,37 @@ def run_scaling(options: SpeedOptions) -> PartResult:
         if not missing:
             candidates = ops.scaling_candidates(size, options.device)
             timings[size] = measure(f"{size:,} elements", candidates, options.rounds, options.device)
-    results = {str(size): _plain(row, [ops.FLOOR]) for size, row in timings.items()}
-    errors = [timing.absence for row in timings.values() for timing in row if timing.error]
-    return PartResult([scaling_table(timings, ops.FLOOR)], results, errors)
+    return PartResult([scaling_table(timings, ops.FLOOR)], *_plain(timings, [ops.FLOOR]))
 
 
 def run_steps(options: SpeedOptions) -> PartResult:
     """One training step of each network."""
-    found = PartResult(results={})
-    for model in options.models:
-        title = f"One training step of {model}, W4A4, batch {options.batch_size}, SGD"
-        candidates = step_candidates(options.workload(model))
-        part = _time_chosen(model, title, candidates, STEP_REFERENCES, options)
-        found.tables += part.tables
-        found.results[model] = part.results
-        found.errors += part.errors
-    return found
+    title = f"One training step of {{}}, W4A4, batch {options.batch_size}, SGD"
+    candidates = {model: step_candidates(options.workload(model)) for model in options.models}
+    return _time_groups(candidates, title, STEP_REFERENCES, options)
 
 
 def run_profile(options: SpeedOptions) -> PartResult:
-    """Where the time of a step goes."""
-    model = options.models[-1]
+    """Profile of a training step."""
+    model, shares = options.models[-1], {}
     modes = (FLOAT, QAT, QAT_LEARNED)
-    shares = []
     with announced("profile", len(modes)) as announce:
         for name in modes:
             announce(name)
-            step = _in_mode(options.workload(model), MODES[name])
-            shares.append(profile_step(name, step.call, options.rounds, options.device))
+            step = options.workload(model).timed_step(name)
+            shares[name] = profile_step(step.call, options.rounds, options.device)
     title = f"Where the time of a step of {model} goes, W4A4, batch {options.batch_size}"
-    return PartResult([shares_table(title, shares)], [asdict(row) for row in shares])
+    results = [{"name": name, "seconds": seconds} for name, seconds in shares.items()]
+    return PartResult([shares_table(title, shares)], results)
 
 
 def run_startup(options: SpeedOptions) -> PartResult:
-    """What the first use in a process costs."""
+    """Time of the first use in a process, including compilation."""
     model, batch = options.models[-1], options.batch_size
     with announced("startup", len(startup.STARTUP_MODES) * len(startup.CACHES)) as announce:
         rows = startup.measure_startup(options.workload(model), announce)
     title = f"First use in a process, s: kernels, and steps over later ones; {model}, batch {batch}"
-    errors = [f"{row.name}: {row.error}" for row in rows if row.error]
-    return PartResult([startup_table(title, rows)], [asdict(row) for row in rows], errors)
+    return PartResult([startup_table(title, rows)], rows, any(row["error"] for row in rows))
 
 
 PARTS: dict[str, Callable[[SpeedOptions], PartResult]] = {
@@ -171,36 +162,34 @@ def step_candidates(workload: Workload) -> list[Candidate]:
         step = TrainStep(convert(workload.build(MODES[FLOAT]), images), MODES[FLOAT])
         return TimedCall(partial(step, images, labels))
 
-    own = [Candidate(name, partial(_in_mode, workload, mode)) for name, mode in MODES.items()]
-    peers = [
-        Candidate(name, partial(of_peer, convert), package) for name, (convert, package) in PEERS.items()
-    ]
-    return own + peers
+    own = [Candidate(name, partial(workload.timed_step, name)) for name in MODES]
+    peers = PEERS.items()
+    return own + [Candidate(name, partial(of_peer, convert), package) for name, (convert, package) in peers]
 
 
-def _in_mode(workload: Workload, mode: Mode) -> TimedCall:
-    return TrainStep(workload.build(mode), mode).on(*workload.random_batch())
-
-
-def _time_chosen(
-    name: str,
+def _time_groups(
+    groups: Mapping[str, Sequence[Candidate]],
     title: str,
-    candidates: Sequence[Candidate],
     references: Mapping[str, str],
     options: SpeedOptions,
 ) -> PartResult:
-    names = options.names()
-    chosen = [candidate for candidate in candidates if candidate.name in names]
-    timings = measure(name, chosen, options.rounds, options.device)
-    errors = [timing.absence for timing in timings if timing.error]
-    return PartResult([timing_table(title, timings, references)], _plain(timings, references), errors)
+    """Time the chosen candidates of each group, and show each group in a table."""
+    names, timings = options.names(), {}
+    for group, candidates in groups.items():
+        chosen = [candidate for candidate in candidates if candidate.name in names]
+        timings[group] = measure(group, chosen, options.rounds, options.device)
+    tables = [timing_table(title.format(group), rows, references) for group, rows in timings.items()]
+    return PartResult(tables, *_plain(timings, references))
 
 
-def _plain(timings: Sequence[Timing], references: Iterable[str]) -> list[dict[str, Any]]:
-    known = {timing.name: timing for timing in timings if timing.seconds}
-    rows = [asdict(timing) for timing in timings]
-    for row, timing in zip(rows, timings, strict=True):
-        if timing.seconds:
-            ratios = {name: timing.ratio(known[name]) for name in references if name in known}
-            row |= {"median": timing.median, "spread": timing.spread, "ratios": ratios}
-    return rows
+def _plain(timings: Mapping[Any, Sequence[Timing]], references: Iterable[str]) -> tuple[Any, bool]:
+    """Rows for JSON, with median, spread and ratios to the references; and whether a candidate failed."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for group, rows in timings.items():
+        known = {timing.name: timing for timing in rows if timing.seconds}
+        groups[str(group)] = [asdict(timing) for timing in rows]
+        for row in groups[str(group)]:
+            if timing := known.get(row["name"]):
+                ratios = {name: timing.ratio(known[name]) for name in references if name in known}
+                row |= {"median": timing.median, "spread": timing.spread, "ratios": ratios}
+    return groups, any(timing.error for rows in timings.values() for timing in rows)

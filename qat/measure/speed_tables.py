@@ -1,20 +1,18 @@
 """The tables of the benchmark."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from qat.measure.rounds import Timing
-from qat.measure.shares import KINDS, Shares
-from qat.measure.startup import CACHES, STEPS, Startup
+from qat.measure.shares import KINDS
+from qat.measure.startup import CACHES, STEPS, extra_seconds
 from qat.measure.tables import ABSENT, PATH, ResultTable, digits
 
 
 def timing_table(title: str, timings: Sequence[Timing], references: Mapping[str, str]) -> ResultTable:
     """Median, spread between the quartiles in % of it, and the time relative to each reference.
 
-    Args:
-        title: above the table.
-        timings: one for each row.
-        references: names of candidates, and how a column calls them; those that did not run are left out.
+    `references` gives the names of candidates, and how a column calls them; those that did not run have none.
     """
     known = {timing.name: timing for timing in timings if timing.seconds}
     columns = [name for name in references if name in known]
@@ -44,24 +42,25 @@ def scaling_table(timings: Mapping[int, Sequence[Timing]], reference: str) -> Re
     return table
 
 
-def shares_table(title: str, shares: Iterable[Shares]) -> ResultTable:
-    """Milliseconds of one step, and the share of each kind of work."""
+def shares_table(title: str, shares: Mapping[str, Mapping[str, float]]) -> ResultTable:
+    """Milliseconds of one step, and the share of each kind of work, from the seconds by mode and kind."""
     table = ResultTable(title, ["", "ms", *KINDS])
-    for row in shares:
-        parts = [f"{100 * row.seconds[kind] / row.total:.0f} %" for kind in KINDS]
-        table.rows.append([row.name, digits(1000 * row.total), *parts])
+    for name, seconds in shares.items():
+        total = sum(seconds.values())
+        parts = [f"{100 * seconds[kind] / total:.0f} %" for kind in KINDS]
+        table.rows.append([name, digits(1000 * total), *parts])
     return table
 
 
-def startup_table(title: str, startups: Iterable[Startup]) -> ResultTable:
+def startup_table(title: str, startups: Iterable[Mapping[str, Any]]) -> ResultTable:
     """Seconds for the kernels, and of the first steps over later ones, with an empty and a filled cache."""
     columns = [f"{cache}: {what}" for cache in CACHES for what in ("kernels", f"first {STEPS // 2} steps")]
     table = ResultTable(title, ["", *columns])
     for row in startups:
-        if row.error:
-            table.remarks.append(f"{row.name}: failed: {row.error}")
+        if row["error"]:
+            table.remarks.append(f"{row['name']}: failed: {row['error']}")
         else:
-            uses = [row.uses[cache] for cache in CACHES]
-            seconds = [second for use in uses for second in (use.kernels, use.extra)]
-            table.rows.append([row.name, *(f"{second:.1f}" for second in seconds)])
+            uses = [row["uses"][cache] for cache in CACHES]
+            seconds = [second for use in uses for second in (use["kernels"], extra_seconds(use["steps"]))]
+            table.rows.append([row["name"], *(f"{second:.1f}" for second in seconds)])
     return table

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -10,7 +10,6 @@ from typing import Any
 from qat.measure.fresh_process import call_in_fresh_process
 from qat.measure.modes import FLOAT_COMPILED, MODES, QAT, QAT_COMPILED, QAT_LEARNED
 from qat.measure.rounds import seconds_of
-from qat.measure.step import TrainStep
 from qat.measure.workload import Workload
 from qat.quantizers import build_kernels
 
@@ -19,70 +18,39 @@ STEPS = 20
 CACHES = ("cold", "warm")
 
 
-@dataclass(frozen=True)
-class FirstUse:
-    """What one process took.
-
-    Args:
-        kernels: seconds to compile the kernels of the quantizers, or to load them.
-        steps: seconds of each of the first training steps.
-    """
-
-    kernels: float
-    steps: list[float]
-
-    @property
-    def extra(self) -> float:
-        """How much longer the first half of the steps took than as many later ones, in seconds."""
-        half = len(self.steps) // 2
-        return sum(self.steps[:half]) - half * median(self.steps[half:])
-
-
-@dataclass
-class Startup:
-    """The first use in one mode.
-
-    Args:
-        name: of the mode.
-        uses: what each process took, by the state of its cache: `cold` or `warm`.
-        error: why there are none.
-    """
-
-    name: str
-    uses: dict[str, FirstUse] = field(default_factory=dict)
-    error: str = ""
-
-
-def measure_startup(workload: Workload, announce: Callable[[str], None]) -> list[Startup]:
+def measure_startup(workload: Workload, announce: Callable[[str], None]) -> list[dict[str, Any]]:
     """Train for a few steps in each of `STARTUP_MODES`, in two processes that share a cache.
 
-    Args:
-        workload: what is trained.
-        announce: called before each of `len(STARTUP_MODES) * len(CACHES)` processes.
+    `announce` is called before each process. A row holds the `name` of the mode, the `uses` by the state of
+    the cache, each as `first_use` returns it, and the `error` that ended them, or an empty text.
     """
-    startups = []
+    rows: list[dict[str, Any]] = []
     for name in STARTUP_MODES:
-        startups.append(Startup(name))
+        rows.append({"name": name, "uses": {}, "error": ""})
         with TemporaryDirectory(prefix="qat-startup-") as folder:
-            for cache in CACHES:
-                announce(f"{name}, {cache} cache")
-                try:
-                    use = call_in_fresh_process(
-                        first_use, asdict(workload), name, TORCHINDUCTOR_CACHE_DIR=folder
-                    )
-                except ChildProcessError as error:
-                    startups[-1].error = str(error)
-                    break
-                startups[-1].uses[cache] = FirstUse(**use)
-    return startups
+            environment = {"TORCHINDUCTOR_CACHE_DIR": folder}
+            try:
+                for cache in CACHES:
+                    announce(f"{name}, {cache} cache")
+                    use = call_in_fresh_process(first_use, asdict(workload), name, **environment)
+                    rows[-1]["uses"][cache] = use
+            except ChildProcessError as error:
+                rows[-1]["error"] = str(error)
+    return rows
 
 
 def first_use(workload: dict[str, Any], name: str) -> dict[str, Any]:
-    """Compile the kernels and train for a few steps in this process; the result is that of `FirstUse`."""
+    """The seconds of this process to compile or load the `kernels`, and of the first training `steps`."""
     work, mode = Workload(**workload), MODES[name]
     start = time.perf_counter()
     if mode.quantized and not mode.compiled:  # a compiled network takes the kernels into its own graph
         build_kernels(work.device)
     kernels = time.perf_counter() - start
-    step = TrainStep(work.build(mode), mode).on(*work.random_batch())
-    return {"kernels": kernels, "steps": [seconds_of(step.call, 1, work.device) for _ in range(STEPS)]}
+    call = work.timed_step(name).call
+    return {"kernels": kernels, "steps": [seconds_of(call, 1, work.device) for _ in range(STEPS)]}
+
+
+def extra_seconds(steps: list[float]) -> float:
+    """How much longer the first half of the steps took than as many later ones."""
+    half = len(steps) // 2
+    return sum(steps[:half]) - half * median(steps[half:])

@@ -1,8 +1,7 @@
 """One training step in one mode."""
 
 from collections import Counter
-from contextlib import nullcontext
-from typing import Any
+from contextlib import ExitStack, nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -15,17 +14,13 @@ from qat.quantizers import Quantizer
 
 
 class TrainStep:
-    """Forward, backward and SGD with the cross-entropy loss.
-
-    Args:
-        network: as `Workload.build` returns it for the mode.
-        mode: how it trains.
-    """
+    """Forward, backward and SGD with the cross-entropy loss, for a network that was built for the mode."""
 
     def __init__(self, network: nn.Module, mode: Mode) -> None:
         self.network = network
         self.mode = mode
         self.optimizer = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9)
+        self.last_loss = torch.tensor(torch.nan)
 
     def loss(self, images: Tensor, labels: Tensor) -> Tensor:
         """The forward. Shape: `(N, C, H, W)`, int64 `(N,)` -> `()`."""
@@ -38,23 +33,29 @@ class TrainStep:
         loss = self.loss(images, labels)
         loss.backward()
         self.optimizer.step()
-        return loss.detach()
+        self.last_loss = loss.detach()
+        return self.last_loss
+
+    def outcome(self) -> dict[str, Tensor]:
+        """The loss, the state and the gradients after a step."""
+        named = self.network.named_parameters()
+        gradients = {f"{name}.grad": p.grad for name, p in named if p.grad is not None}
+        return {"loss": self.last_loss} | self.network.state_dict() | gradients
 
     def on(self, images: Tensor, labels: Tensor) -> TimedCall:
         """The step on one batch, as a call to be timed; the images get the memory format of the mode."""
         if self.mode.channels_last:
             images = images.contiguous(memory_format=torch.channels_last)
-        return TimedCall(lambda: self(images, labels), lambda: self._path(images))
+        graph = "graph" if self.mode.quantized else ""
+        return TimedCall(
+            lambda: self(images, labels),
+            lambda: graph if self.mode.compiled else paths_in(self.network, images),
+        )
 
     def saved_bytes(self, images: Tensor) -> int:
         """Bytes that autograd keeps between forward and backward."""
         with packed_activations() if self.mode.packed else nullcontext():
             return saved_bytes(self.network, images).total
-
-    def _path(self, images: Tensor) -> str:
-        if self.mode.compiled:
-            return "graph" if self.mode.quantized else ""
-        return paths_in(self.network, images)
 
 
 def path_of(quantizer: Quantizer, x: Tensor) -> str:
@@ -66,15 +67,12 @@ def paths_in(network: nn.Module, images: Tensor) -> str:
     """How the quantizers run: `compiled`, `eager`, or how many are compiled, `12/21`; empty without any."""
     paths: Counter[str] = Counter()
 
-    def count(module: Quantizer, args: tuple[Any, ...], output: Any) -> None:
-        paths[path_of(module, args[0])] += 1
+    def count(quantizer: Quantizer, args: tuple[Tensor]) -> None:
+        paths[path_of(quantizer, args[0])] += 1
 
-    quantizers = [module for module in network.modules() if isinstance(module, Quantizer)]
-    hooks = [quantizer.register_forward_hook(count) for quantizer in quantizers]
-    try:
-        with torch.no_grad():
-            network(images)
-    finally:
-        for hook in hooks:
-            hook.remove()
+    with ExitStack() as hooks, torch.no_grad():
+        for module in network.modules():
+            if isinstance(module, Quantizer):
+                hooks.enter_context(module.register_forward_pre_hook(count))
+        network(images)
     return next(iter(paths), "") if len(paths) < 2 else f"{paths['compiled']}/{paths.total()}"

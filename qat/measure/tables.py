@@ -22,14 +22,7 @@ WIDTH = 80  # columns of a terminal
 
 @dataclass
 class ResultTable:
-    """A table in words.
-
-    Args:
-        title: above it.
-        header: names of the columns.
-        rows: as many cells as columns.
-        remarks: sentences below it.
-    """
+    """A table in words, with a title above it and remarks below."""
 
     title: str
     header: Sequence[str]

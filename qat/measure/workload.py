@@ -7,7 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from qat.layers import Quantization, quantize
-from qat.measure.modes import Mode
+from qat.measure.modes import MODES, Mode
+from qat.measure.rounds import TimedCall
+from qat.measure.step import TrainStep
 from qat.memory import checkpoint_blocks
 from qat.quantizers import compile_kernels
 from qat.quantizers.grid import check_bits
@@ -22,13 +24,14 @@ class Workload:
     """One network that trains on random images, with 8 bits at its input and in its first and last layer.
 
     Args:
-        model: lenet, small_cnn, resnet8, resnet20, resnet56, or the import path of a class or function.
+        model: lenet, small_cnn, resnet8, resnet20, resnet56, or the import path of a user-defined network,
+            such as my_module.MyNet.
         image: Channels, height and width of an image.
         batch: Images in a step, at least 2.
         bits: Bit-width of weights and activations: 1 to 8, or 16.
-        scale: Where the scales of weights and activations come from.
-        checkpoint: Globs over the names of the blocks to recompute; by default stem and blocks.*.
-        device: Where the network trains.
+        scale: How the scales of weights and activations are found: observed, or learned by gradient descent.
+        checkpoint: Glob patterns of the names of the blocks to recompute; by default stem and blocks.*.
+        device: Device on which the network is trained.
 
     Raises:
         ValueError: an argument is out of its range, or the device does not exist.
@@ -69,7 +72,13 @@ class Workload:
             config = Quantization(self.bits, self.bits, weight_scale=scale, activation_scale=scale)
             quantize(network, config, torch.rand(2, *self.image))
         if mode.checkpointed:
-            checkpoint_blocks(network, self.checkpoint or self._default_blocks(network))
+            blocks = self.checkpoint or [b for b in BLOCKS if hasattr(network, b.partition(".")[0])]
+            if not blocks:
+                raise ValueError(
+                    f"checkpoint must name the blocks of {self.model}, which has neither stem nor blocks; "
+                    "as in --checkpoint 'layers.*'"
+                )
+            checkpoint_blocks(network, blocks)
         network.to(self.device).train()
         if mode.channels_last:
             network.to(memory_format=torch.channels_last)
@@ -79,27 +88,24 @@ class Workload:
             compile_kernels(network, self.device)
         return network
 
+    def train_step(self, name: str) -> TrainStep:
+        """The training step in a mode, given by its name."""
+        return TrainStep(self.build(MODES[name]), MODES[name])
+
+    def timed_step(self, name: str) -> TimedCall:
+        """The same on the first random batch, as a call to be timed."""
+        return self.train_step(name).on(*self.random_batch())
+
     def random_batch(self, number: int = 0, size: int | None = None) -> tuple[Tensor, Tensor]:
-        """Random images in [0, 1] and labels; `number` seeds them.
+        """Random images in [0, 1], `(size, *image)`, and labels, int64 `(size,)`; `number` seeds them.
 
         The brightness changes from batch to batch, because with equal batches an observer that moves twice
-        would not be noticed.
-
-        Shape: `(size, *image)`, int64 `(size,)`; `size` is by default that of a batch.
+        would not be noticed. `size` is by default that of a batch.
         """
         generator, size = torch.Generator().manual_seed(number), size or self.batch
         images = torch.rand(size, *self.image, generator=generator).mul_((3 - number % 3) / 3)
         labels = torch.randint(CLASSES, (size,), generator=generator)
         return images.to(self.device), labels.to(self.device)
-
-    def _default_blocks(self, network: nn.Module) -> list[str]:
-        blocks = [pattern for pattern in BLOCKS if hasattr(network, pattern.partition(".")[0])]
-        if not blocks:
-            raise ValueError(
-                f"checkpoint must name the blocks of {self.model}, which has neither stem nor blocks; "
-                "as in --checkpoint 'layers.*'"
-            )
-        return blocks
 
 
 def check_device(device: str) -> None:

@@ -31,7 +31,13 @@ def checkpoint_blocks(model: nn.Module, patterns: Sequence[str]) -> nn.Module:
     for name, block in chosen.items():
         if name in done:
             raise ValueError(f"block {name!r} is checkpointed already; once is enough")
-        _refuse_external_modules(name, block)
+        # By the time of the backward, the statistics of a BatchNorm outside of the block have moved.
+        parts = set(block.modules())
+        if any(not parts.issuperset(getattr(part, "external_modules", ())) for part in parts):
+            raise ValueError(
+                f"block {name!r} holds a layer that folds a BatchNorm which is not in the block; checkpoint "
+                "the module that holds both"
+            )
     blocks = [*chosen, *done]
     for name in blocks:
         if outer := _container(name, blocks):
@@ -41,16 +47,6 @@ def checkpoint_blocks(model: nn.Module, patterns: Sequence[str]) -> nn.Module:
     for block in chosen.values():
         Checkpointed(block)
     return model
-
-
-def _refuse_external_modules(name: str, block: nn.Module) -> None:
-    """By the time of the backward, the statistics of a BatchNorm outside of the block have moved."""
-    parts = set(block.modules())
-    if any(other not in parts for part in parts for other in getattr(part, "external_modules", ())):
-        raise ValueError(
-            f"block {name!r} holds a layer that folds a BatchNorm which is not in the block; checkpoint the "
-            "module that holds both"
-        )
 
 
 def _container(name: str, names: Sequence[str]) -> str | None:

@@ -1,5 +1,6 @@
 """Blocks that save only their input and run again in the backward, without changing their state twice."""
 
+from functools import cache
 from typing import Any, ClassVar
 
 import torch
@@ -40,7 +41,8 @@ class Checkpointed(nn.Module):
     def __new__(cls, block: nn.Module) -> Any:
         if isinstance(block, Checkpointed):
             raise ValueError("the block is checkpointed already; once is enough")
-        block.__class__ = _checkpointed(type(block))
+        base: Any = type(block)
+        block.__class__ = _checkpointed(base)
         return block
 
     def __init__(self, block: nn.Module) -> None:
@@ -52,7 +54,7 @@ class Checkpointed(nn.Module):
             return super().forward(*args, **kwargs)
         if torch.compiler.is_compiling():
             return self._compiled(*args, **kwargs)
-        body = _Body(self)
+        kind, body = type(self).__name__, _Body(self)
         buffers = copy_buffers(body)
         empty = dict.fromkeys(empty_buffers(body))
         modes = {part: part.training for part in self.modules()}
@@ -72,7 +74,7 @@ class Checkpointed(nn.Module):
             changed = [name for name, p, version in parameters if version_of(p) != version]
             if changed:
                 raise RuntimeError(
-                    f"{self._get_name()} runs again in the backward, but its {changed[0]} changed since the "
+                    f"{kind} runs again in the backward, but its {changed[0]} changed since the "
                     "forward; call backward before the optimizer steps or a state is loaded"
                 )
             # Copy them again, because with retain_graph there may be a third pass.
@@ -87,13 +89,13 @@ class Checkpointed(nn.Module):
         output = checkpoint(run, *leaves, use_reentrant=False)
         if versions != [version_of(x) for x in inputs]:
             raise RuntimeError(
-                f"{self._get_name()} changes its input in place, and would run again on the changed input; "
+                f"{kind} changes its input in place, and would run again on the changed input; "
                 "use inplace=False in it, or do not checkpoint it"
             )
         for x in tree_leaves(output):
             if x is not None and not isinstance(x, Tensor):
                 raise ValueError(
-                    f"{self._get_name()} returns a {type(x).__name__}; a checkpointed block must return "
+                    f"{kind} returns a {type(x).__name__}; a checkpointed block must return "
                     "tensors, alone or in tuples, lists and dicts"
                 )
         return output
@@ -145,14 +147,10 @@ class _Body(nn.Module):
         return super(Checkpointed, self.block).forward(*args, **kwargs)
 
 
-_CLASSES: dict[type[nn.Module], Any] = {}
+@cache
+def _checkpointed(base: Any) -> Any:
+    return type(f"Checkpointed{base.__name__}", (Checkpointed, base), {})
 
 
-def _checkpointed(base: type[nn.Module]) -> Any:
-    if base not in _CLASSES:
-        _CLASSES[base] = type(f"Checkpointed{base.__name__}", (Checkpointed, base), {})
-    return _CLASSES[base]
-
-
-def _blank(base: type[nn.Module]) -> Any:
+def _blank(base: Any) -> Any:
     return object.__new__(_checkpointed(base))

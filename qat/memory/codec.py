@@ -77,12 +77,7 @@ class GridCodec:
         return row if self.bits == 16 else pack_bits(row.view(torch.uint8), self.bits)
 
     def decode(self, packed: Tensor, size: torch.Size, stride: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-        """The values, bit for bit.
-
-        Args:
-            packed: the result of `encode`.
-            size, stride, dtype: of the values.
-        """
+        """The values of this size, stride and dtype that `encode` packed, bit for bit."""
         out = torch.empty_strided(size, stride, dtype=dtype, device=packed.device)
         index = packed
         if self.bits < 16:

@@ -66,10 +66,8 @@ class CheckpointPacking:
     """Packing in a block that runs twice; outside of `packed_activations` it does nothing.
 
     `torch.utils.checkpoint` keeps nothing of the first pass, but compares the shapes and types of what the
-    two passes save. So the first pass saves placeholders of packed tensors, and the second one packs.
-
-    Args:
-        inputs: of the block. Those of the second pass have the same values, so they are on the same grids.
+    two passes save. So the first pass saves placeholders of packed tensors, and the second one packs. The
+    inputs of the second pass have the same values, so they are on the same grids.
     """
 
     def __init__(self, inputs: Sequence[Any]) -> None:

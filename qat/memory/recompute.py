@@ -1,6 +1,7 @@
 """Checkpointing written by hand: one Function that saves its inputs and runs its block again."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -31,7 +32,8 @@ class Recompute(torch.autograd.Function):
         ctx.autocast = (torch.is_autocast_enabled(device), torch.get_autocast_dtype(device))
         buffers = copy_buffers(block)
         ctx.buffers = list(buffers)
-        ctx.save_for_backward(*tensors, *buffers.values(), *_random_states(device))
+        random_states = [torch.get_rng_state(), *([torch.cuda.get_rng_state()] if device == "cuda" else [])]
+        ctx.save_for_backward(*tensors, *buffers.values(), *random_states)
         return block(*inputs)
 
     @staticmethod
@@ -39,61 +41,38 @@ class Recompute(torch.autograd.Function):
         saved = list(ctx.saved_tensors)
         count = len(ctx.needs_input_grad) - 2
         tensors, buffers = saved[:count], saved[count : count + len(ctx.buffers)]
-        leaves = [
-            x.detach().requires_grad_(needed)
-            for x, needed in zip(tensors, ctx.needs_input_grad[2:], strict=True)
-        ]
+        needed = ctx.needs_input_grad[2:]
+        leaves = [x.detach().requires_grad_(flag) for x, flag in zip(tensors, needed, strict=True)]
         inputs, parameters = leaves[: count - len(ctx.names)], leaves[count - len(ctx.names) :]
         # Copy them again: with retain_graph this backward may run once more.
         state = dict(zip(ctx.buffers, (buffer.clone() for buffer in buffers), strict=True))
         state |= dict(zip(ctx.names, parameters, strict=True))
         enabled, dtype = ctx.autocast
         devices = [g.device.index] if ctx.device == "cuda" else []
-        with (
-            torch.random.fork_rng(devices),
-            torch.enable_grad(),
-            torch.autocast(ctx.device, dtype, enabled),
-        ):
-            _set_random_states(saved[count + len(ctx.buffers) :])
+        autocast = torch.autocast(ctx.device, dtype, enabled)
+        with torch.random.fork_rng(devices), torch.enable_grad(), autocast:
+            random_states = saved[count + len(ctx.buffers) :]
+            torch.set_rng_state(random_states[0])
+            if devices:
+                torch.cuda.set_rng_state(random_states[1])
             output = call_on(ctx.block, state, inputs)
         wanted = [leaf for leaf in leaves if leaf.requires_grad]
         found = iter(torch.autograd.grad(output, wanted, g, allow_unused=True))
         gradients = [next(found) if leaf.requires_grad else None for leaf in leaves]
-        return None, None, *(_refused(gradient, g, *tensors) for gradient in gradients)
+        refuse = partial(refuse_second_derivative, name="Recompute")
+        return None, None, *(None if x is None else refuse(x, g, *tensors) for x in gradients)
 
 
 def recompute(block: nn.Module, *inputs: Tensor) -> Tensor:
     """`block(*inputs)`, whose activations are recomputed in the backward.
 
     This is what `Checkpointed` does with `torch.utils.checkpoint`, in one Function that is easy to read; use
-    `Checkpointed` in networks. Here the block takes tensors by position and returns one tensor, there is no
-    second derivative, and `torch.compile` cannot trace it, because it reads the random state.
-
-    Args:
-        block: any module whose state is in its parameters and buffers.
-        inputs: at least one tensor.
-
-    Shape: the block's.
+    `Checkpointed` in networks. Here the block takes one or more tensors by position and returns one tensor,
+    there is no second derivative, and `torch.compile` cannot trace it, because it reads the random state. The
+    state of the block must be in its parameters and buffers. Shape: the block's.
 
     Raises:
         RuntimeError: in the backward, if a second derivative is requested.
     """
     names, parameters = zip(*block.named_parameters(), strict=True) if list(block.parameters()) else ((), ())
     return Recompute.apply(block, names, *inputs, *parameters)
-
-
-def _random_states(device: str) -> list[Tensor]:
-    states = [torch.get_rng_state()]
-    return [*states, torch.cuda.get_rng_state()] if device == "cuda" else states
-
-
-def _set_random_states(states: Sequence[Tensor]) -> None:
-    torch.set_rng_state(states[0])
-    if len(states) > 1:
-        torch.cuda.set_rng_state(states[1])
-
-
-def _refused(gradient: Tensor | None, *through: Tensor) -> Tensor | None:
-    if gradient is None:
-        return None
-    return refuse_second_derivative(gradient, *through, name="Recompute")

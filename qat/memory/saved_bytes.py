@@ -48,10 +48,10 @@ def saved_bytes(model: nn.Module, batch: Tensor | tuple[Any, ...]) -> SavedBytes
     """
     leaves, structure = tree_flatten(batch if isinstance(batch, tuple) else (batch,))
     # Copies, because a slice would count with the whole tensor that it is a slice of.
-    copies = [
-        x.detach().clone().requires_grad_(x.requires_grad) if isinstance(x, Tensor) else x for x in leaves
-    ]
-    args = tree_unflatten(copies, structure)
+    args = tree_unflatten(
+        [x.detach().clone().requires_grad_(x.requires_grad) if isinstance(x, Tensor) else x for x in leaves],
+        structure,
+    )
     buffers = copy_buffers(model)
     # The first batch initializes a learned scale, which is a parameter.
     parameters = [(p, p.detach().clone()) for p in model.parameters()]
@@ -65,16 +65,13 @@ def saved_bytes(model: nn.Module, batch: Tensor | tuple[Any, ...]) -> SavedBytes
         saved.append((running[-1], ref(tensor)))
         return tensor
 
-    def enter(name: str, *_: Any) -> None:
-        running.append(name)
-
     def leave(*_: Any) -> None:
         running.pop()
 
     with (
         preserve_modes(model),
-        hook_forwards(model, enter, leave),
-        torch.random.fork_rng(_devices(model)),
+        hook_forwards(model, lambda name, *_: running.append(name), leave),
+        torch.random.fork_rng({p.device.index for p in model.parameters() if p.device.type == "cuda"}),
         torch.enable_grad(),
         saved_tensors_hooks(pack, lambda saved: saved.tensor),
         # Autograd calls only the innermost hooks; those of packing call the hooks around them.
@@ -99,7 +96,3 @@ def saved_bytes(model: nn.Module, batch: Tensor | tuple[Any, ...]) -> SavedBytes
 
 def _address(x: Tensor) -> int:
     return x.untyped_storage().data_ptr()
-
-
-def _devices(model: nn.Module) -> list[int]:
-    return sorted({p.device.index for p in model.parameters() if p.device.type == "cuda"})

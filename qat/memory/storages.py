@@ -132,12 +132,9 @@ class Packing(TorchFunctionMode):
 
     @torch.no_grad()
     def pack(self, x: Tensor, outer: Hook | None, computed: bool) -> PackedTensor | UnpackedTensor:
-        """What autograd keeps of a tensor that it saves.
+        """What autograd keeps of a tensor that it saves: its codes, or a placeholder of their shape and type.
 
-        Args:
-            x: the tensor.
-            outer: the pack hook of the enclosing hooks; None: there are none.
-            computed: whether to compute the codes; False: keep a placeholder of their shape and type.
+        `outer` is the pack hook of the enclosing hooks; None: there are none.
         """
         # This code needs no following, and would take twice as long under a function mode.
         with without_torch_function():

@@ -14,14 +14,12 @@ from qat.quantizers.dorefa import DorefaScale
 from qat.quantizers.grid import IntGrid
 from qat.quantizers.learned import LearnedScale
 from qat.quantizers.observed import ObservedScale
-from qat.quantizers.observers import OBSERVERS, Observer, ObserverName
 from qat.quantizers.pact import PactScale
 from qat.quantizers.power_of_two import PowerOfTwo
 from qat.quantizers.quantizer import Quantizer
 from qat.quantizers.scale import Scale
 
 __all__ = [
-    "OBSERVERS",
     "ActivationObserverName",
     "ActivationScaleName",
     "AsymmetricScale",
@@ -29,8 +27,6 @@ __all__ = [
     "IntGrid",
     "LearnedScale",
     "ObservedScale",
-    "Observer",
-    "ObserverName",
     "PactScale",
     "PowerOfTwo",
     "Quantizer",

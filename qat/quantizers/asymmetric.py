@@ -6,24 +6,20 @@ from torch import Tensor
 from qat.quantizers.observers import AVERAGING_CONSTANT, min_max, update_average
 from qat.quantizers.scale import SMALLEST, Scale, max_over_ranks
 
-# With a range like [-1, 1], whose ends lie on ties, the error of float32 would decide whether the outermost
-# codes are ever used. With a scale that is smaller by this fraction they are.
+# If the ends of the range lie on ties, as those of [-1, 1] do, rounding errors of float32 decide whether the
+# outermost codes are ever used. With a scale that is smaller by this fraction they are.
 TINY = 2**-21
 
 
 class AsymmetricScale(Scale):
-    """`(maximum - minimum) / high` on the unsigned grid `0..high`, where 0.0 has its own code.
+    """`(maximum - minimum) / high` on the unsigned grid `0..high`, with a zero point.
 
     The zero point is `z = clamp(round(-minimum / scale), 0, high)`, a code is `clamp(round(x / scale) + z, 0,
-    high)` and its value `(code - z) * scale`, so that 0.0 stays 0.0. Minimum and maximum are moving averages
-    of those of the batches, widened to contain 0: the first batch sets them, each later one moves them, `0.9
-    old + 0.1 new`. The widest range of all ranks counts.
+    high)` and its value `(code - z) * scale`, so that 0.0 stays 0.0. Gradient of x: `g` where `0 <= round(x /
+    scale) + z <= high`, else 0 (as `torch.fake_quantize_per_tensor_affine`).
 
-    Gradient of x: `g` where `0 <= round(x / scale) + z <= high`, else 0 (as
-    `torch.fake_quantize_per_tensor_affine`).
-
-    Args:
-        high: the largest code of the grid.
+    Minimum and maximum are those of the batch and 0, the widest range of all ranks. The first batch sets
+    them, and each later batch updates them: `0.9 old + 0.1 new`.
 
     Buffers: `range`, float32 `(2,)`: minimum <= 0 and maximum >= 0; `batches`, int64: how many were observed.
 
@@ -35,14 +31,12 @@ class AsymmetricScale(Scale):
     batches: Tensor
 
     def __init__(self, high: int) -> None:
-        super().__init__()
-        self.high = high
+        super().__init__(high)
         self.register_buffer("range", torch.tensor([0.0, 1.0]))
         self.register_buffer("batches", torch.zeros((), dtype=torch.int64))
 
     @property
     def value(self) -> Tensor:
-        """The stored scale. Shape: `()`."""
         minimum, maximum = self.range
         scale = ((maximum - minimum) / self.high).clamp(min=SMALLEST)
         from_tie = (-minimum / scale).frac().sub(0.5).abs()
@@ -61,15 +55,10 @@ class AsymmetricScale(Scale):
 
     @torch.no_grad()
     def observe(self, x: Tensor) -> None:
-        """Move the range by one batch."""
         minimum, maximum = self.measure(x)
         below, above = max_over_ranks(torch.stack([-minimum, maximum]), missing=-1.0)
         new = torch.stack([-below, above])
         update_average(self.range, self.batches, new, above >= 0, AVERAGING_CONSTANT)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.value
-
     def zero_point(self, scale: Tensor) -> Tensor:
-        """The code of 0.0. Shape: `()`."""
         return (-self.range[0] / scale).round().clamp(0, self.high)

@@ -1,4 +1,4 @@
-"""Quantizers from names: grid, initialized scale and rounding for a weight or an activation."""
+"""Quantizers for weights and activations, chosen by names and initialized from a tensor."""
 
 from typing import Any, Literal, get_args
 
@@ -37,28 +37,23 @@ def weight_quantizer(
 ) -> Quantizer:
     """A quantizer on the signed, symmetric grid, initialized from a weight and on its device.
 
-    At one bit an observed or DoReFa scale is the mean magnitude, whatever the observer.
-
     Args:
         weight: `(O, I, kH, kW)`, or any shape.
-        bits: 1 to 8, or 16.
+        bits: 1 to 8, or 16. At one bit every scale that is not `learned` is the mean magnitude.
         axis: the channel axis that has its own scales; None: one scale for the tensor.
-        scale: `observed` is measured on the weight at hand, `learned` is trained (LSQ), `dorefa` is fixed
-            after a tanh.
+        scale: `observed` (measured on the current weight), `learned` (LSQ) or `dorefa` (fixed, after a tanh).
         observer: of an observed scale: `max`, `percentile` (99.9) or `mse` (least squared error).
         power_of_two: round the scale to a power of two; with `mse`, to the best one.
         rounding: a rounding of `qat.gradients`, or a user-defined one.
 
     Raises:
-        ValueError: bits, axis, scale or observer is none of these, or an observer is given for a scale that
-            is not observed.
+        ValueError: an argument is none of these, or an observer is given for a scale that is not observed.
     """
     _check_names("weight", scale, get_args(WeightScaleName), observer, get_args(WeightObserverName))
     dims = weight.dim()
     if axis is not None and not -dims <= axis < dims:
-        raise ValueError(
-            f"axis must be {-dims} to {dims - 1} for a weight of {dims} dimensions, or None; got {axis}"
-        )
+        allowed = f"{-dims} to {dims - 1} for a weight of {dims} dimensions, or None"
+        raise ValueError(f"axis must be {allowed}; got {axis}")
     grid, shape = IntGrid(bits), channel_shape(weight, axis)
     chosen: Scale
     if scale == "learned":
@@ -87,31 +82,27 @@ def activation_quantizer(
     """A quantizer with one scale for the tensor, initialized from a sample and on its device.
 
     Args:
-        sample: what the activation may look like, any shape.
+        sample: an example of the activation, any shape.
         bits: 1 to 8, or 16.
         signed: whether the activation may be negative.
-        scale: `observed` is a moving average, `learned` is trained (LSQ), `pact` is a learned clip.
-        observer: the statistic that is averaged: `ema` (the maximum), `percentile` (99.9) or `mse` (least
-            squared error).
+        scale: `observed` (a moving average), `learned` (LSQ) or `pact` (a learned clip).
+        observer: the averaged statistic: `ema` (maximum), `percentile` (99.9), `mse` (least squared error).
         power_of_two: round the scale to a power of two.
-        asymmetric: an unsigned grid with a zero point, from the averages of minimum and maximum.
-        rounding: a rounding of `qat.gradients`, or a user-defined one.
+        asymmetric: use an unsigned grid with a zero point, and averages of minimum and maximum.
+        rounding: as for `weight_quantizer`.
 
     Raises:
-        ValueError: bits, scale or observer is none of these; an observer is given for a scale that is not
-            observed; `pact` for a signed activation; `asymmetric` without `observed` and `ema`.
+        ValueError: as for `weight_quantizer`; `pact` for a signed activation; `asymmetric` without `observed`
+            and `ema`.
     """
-    _check_names(
-        "activation", scale, get_args(ActivationScaleName), observer, get_args(ActivationObserverName)
-    )
+    names = get_args(ActivationScaleName), get_args(ActivationObserverName)
+    _check_names("activation", scale, names[0], observer, names[1])
     if scale == "pact" and signed:
-        raise ValueError(
-            "scale='pact' clips at 0, but this activation may be negative; use 'learned' or 'observed'"
-        )
+        problem = "scale='pact' clips at 0, but this activation may be negative"
+        raise ValueError(f"{problem}; use 'learned' or 'observed'")
     if asymmetric and (scale, observer) != ("observed", "ema"):
-        raise ValueError(
-            f"asymmetric goes with scale='observed' and observer='ema', got {scale!r} and {observer!r}"
-        )
+        allowed = "scale='observed' and observer='ema'"
+        raise ValueError(f"asymmetric goes with {allowed}, got {scale!r} and {observer!r}")
     grid = IntGrid(bits, signed and not asymmetric)
     chosen: Scale
     if asymmetric:
@@ -126,16 +117,14 @@ def activation_quantizer(
 
 
 def _check_names(of: str, scale: str, scales: Any, observer: str, observers: Any) -> None:
-    """Refuse unknown names, and an observer other than the default, the first, for a scale without one."""
+    """Refuse unknown names, and for a scale without an observer any but the first, which is the default."""
     if scale not in scales:
         raise unknown_name(f"{of} scale", scale, scales)
     if observer not in observers:
         raise unknown_name(f"{of} observer", observer, observers)
     if scale != "observed" and observer != observers[0]:
-        raise ValueError(
-            f"{of} observer must be {observers[0]} with scale={scale!r}, got {observer!r}; only an observed "
-            "scale has an observer"
-        )
+        rule = f"{of} observer must be {observers[0]} with scale={scale!r}"
+        raise ValueError(f"{rule}, got {observer!r}; only an observed scale has an observer")
 
 
 def _initialized(grid: IntGrid, scale: Scale, power_of_two: bool, rounding: Rounding, x: Tensor) -> Quantizer:

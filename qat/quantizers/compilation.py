@@ -12,21 +12,17 @@ from qat.quantizers import kernels
 from qat.quantizers.quantizer import Quantizer
 
 log = logging.getLogger(__name__)
-_built: set[str] = set()  # device types; only a cache: what it holds changes no result
+_built: set[str] = set()  # device types; a cache that changes no result
 
 
 def build_kernels(device: torch.device | str = "cpu", track: Callable[..., Any] = iter) -> bool:
-    """Compile the kernels for a kind of device, once in a process; no quantizer uses them yet.
+    """Compile the kernels for a type of device, once per process, without using them yet.
 
-    The compiled code is cached on the disk: the first process needs up to 40 s, later ones some seconds.
+    The compiled code is cached on disk: the first process needs up to 40 s, later ones a few seconds.
 
-    Args:
-        device: where the tensors will be.
-        track: makes an iterator of the list of kernels, and may show its progress.
-
-    Returns:
-        Whether they can be used: not without a compiler, nor with QAT_COMPILE=0 in the environment. One line
-        of the log says why not.
+    `track` returns an iterator over the list of kernels, and may show progress. The result says whether the
+    kernels can be used. Without a compiler, or with QAT_COMPILE=0 in the environment, they cannot; one line
+    of the log says why.
     """
     device = torch.device(device)
     if os.environ.get("QAT_COMPILE") == "0":
@@ -36,7 +32,7 @@ def build_kernels(device: torch.device | str = "cpu", track: Callable[..., Any] 
         try:
             for compile_one in track(kernels.warm_ups(device)):
                 compile_one()
-        except Exception as error:  # a missing compiler shows itself in many ways
+        except Exception as error:  # a missing compiler raises different errors
             reason = str(error).strip().splitlines()[0]
             log.warning("quantizers run eagerly: compiling failed (%s)", reason)
             return False
@@ -47,19 +43,11 @@ def build_kernels(device: torch.device | str = "cpu", track: Callable[..., Any] 
 def compile_kernels(
     model: nn.Module, device: torch.device | str = "cpu", track: Callable[..., Any] = iter
 ) -> bool:
-    """Compile the kernels of fake-quantization, and let the quantizers of a model use them for large tensors.
+    """Call `build_kernels`, and let the quantizers of a model use the kernels for large tensors.
 
-    Values and gradients are those of the eager kernels to the last bit, except for the gradient of a learned
-    scale, whose sum has another order. Other models are not affected.
-
-    Args:
-        model: its quantizers use them from now on, or run eagerly if the kernels cannot be used. Copies of
-            the model do the same; the `state_dict` does not say so.
-        device: where the model is.
-        track: makes an iterator of the list of kernels, and may show its progress.
-
-    Returns:
-        As `build_kernels`. One line of the log says what is in use.
+    If the kernels cannot be used, its quantizers run eagerly. Values and gradients are those of the eager
+    kernels to the last bit, except for the gradient of a learned scale, which is summed in another order.
+    Copies of the model use the kernels, too; the `state_dict` does not contain the choice.
     """
     device = torch.device(device)
     built = build_kernels(device, track)
@@ -70,7 +58,7 @@ def compile_kernels(
 
 
 def use_eager_kernels(model: nn.Module) -> None:
-    """Let the quantizers of a model run eagerly: undo `compile_kernels`."""
+    """Undo `compile_kernels`: let the quantizers of a model run eagerly."""
     _use(model, None)
 
 

@@ -1,4 +1,7 @@
-"""Autograd Functions of fake-quantization: one for everything, or a division and a multiplication."""
+"""Autograd Functions of fake-quantization: one that does everything, or a division and a multiplication.
+
+Forward: `clamp(round(x / scale), low, high) * scale`; with `relu`, of `max(x, 0)` instead of x.
+"""
 
 from typing import Any
 
@@ -14,28 +17,19 @@ LEARNED = "a quantizer with a learned scale"  # in the message that refuses a se
 class FakeQuantize(torch.autograd.Function):
     """Straight-through fake-quantization with a scale that does not learn; keeps one byte per element.
 
-    Forward: `clamp(round(x / scale), low, high) * scale`; with `relu`, of `max(x, 0)` instead of x.
-    Gradient of x: `g` where `low <= round(x / scale) <= high`, or with `clamps_first` where
-    `low <= x / scale <= high`, and with `relu` only where x > 0; else 0. Second derivative: that of the
-    identity where the gradient passes.
+    Gradient of x: `g` where `low <= round(x / scale) <= high`, or with `clamps_first` where `low <= x / scale
+    <= high`, and with `relu` only where x > 0; else 0. Second derivative: that of the identity where the
+    gradient passes.
 
     Source: Jacob et al. 2018, "Quantization and training of neural networks", section 3.
     """
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        x: Tensor,
-        scale: Tensor,
-        low: int,
-        high: int,
-        clamps_first: bool,
-        relu: bool,
-        compiled: bool,
-    ) -> Tensor:
-        value, mask = kernels.forward(x, scale, low, high, clamps_first, relu, compiled)
+    def forward(ctx: Any, x: Tensor, scale: Tensor, *options: Any) -> Tensor:
+        # The options are the further arguments of `kernels.forward`.
+        value, mask = kernels.forward(x, scale, *options)
         ctx.save_for_backward(mask)
-        ctx.compiled = compiled
+        ctx.compiled = options[-1]
         return value
 
     @staticmethod
@@ -47,7 +41,6 @@ class FakeQuantize(torch.autograd.Function):
 class FakeQuantizeLearned(torch.autograd.Function):
     """Straight-through fake-quantization with a learned scale (LSQ); keeps x.
 
-    Forward: `clamp(round(x / scale), low, high) * scale`; with `relu`, of `max(x, 0)` instead of x.
     Gradients, with v = x / scale: of x `g` where `low <= v <= high`, and with `relu` only where x > 0, else
     0; of the scale the sum of `g (round(v) - v)` where `low <= v <= high`, of `g low` below and of `g high`
     above. Second derivative: refused.
@@ -75,17 +68,17 @@ class FakeQuantizeLearned(torch.autograd.Function):
 class Divide(torch.autograd.Function):
     """`x / scale`; together with `Multiply` it keeps gradients in units of the values.
 
-    The true factors, `1 / scale` here and `scale` in `Multiply`, cancel in the product, but not in floating
-    point. Both Functions leave them out, so that the gradient through a quantizer is `g` to the last bit.
-
     Forward: `v = x / scale`. Gradient of x: `g`; of a scale that requires one: the sum of `-g v`. Second
-    derivative: that of the identity. If the scale learns, `Multiply` refuses it, and each g comes from there.
+    derivative: that of the identity. If the scale learns, `Multiply`, from which each g comes, refuses it.
+
+    The true factors, `1 / scale` here and `scale` in `Multiply`, cancel in the product, but not exactly in
+    floating point. Both Functions omit them, so that the gradient through a quantizer is `g` to the last bit.
     """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, scale: Tensor) -> Tensor:
         if ctx.needs_input_grad[1]:
-            ctx.save_for_backward(x, scale)  # not v: x is usually kept by other operations anyway
+            ctx.save_for_backward(x, scale)  # not v, since other operations usually keep x anyway
         return x / scale
 
     @staticmethod
@@ -93,7 +86,7 @@ class Divide(torch.autograd.Function):
         if not ctx.needs_input_grad[1]:
             return g, None
         x, scale = ctx.saved_tensors
-        # Selected, not multiplied: an infinite x outside the grid must not make the scale's gradient NaN.
+        # Where g is 0, an infinite x outside the grid would make the product NaN.
         terms = torch.where(g == 0, 0.0, -g * (x / scale))
         return g, terms.sum_to_size(scale.shape).to(scale.dtype)
 
@@ -112,12 +105,9 @@ class Multiply(torch.autograd.Function):
         return code * scale + 0.0  # -0.0 becomes 0.0
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor | None]:
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         if not ctx.needs_input_grad[1]:
             return g, None
         code, scale = ctx.saved_tensors
         grad_scale = (g * code).sum_to_size(scale.shape).to(scale.dtype)
-        return (
-            refuse_second_derivative(g, code, scale, name=LEARNED),
-            refuse_second_derivative(grad_scale, g, code, scale, name=LEARNED),
-        )
+        return tuple(refuse_second_derivative(t, g, code, scale, name=LEARNED) for t in (g, grad_scale))

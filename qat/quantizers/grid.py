@@ -6,11 +6,7 @@ WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 16)
 
 
 def check_bits(argument: str, bits: object, widths: tuple[int, ...] = WIDTHS) -> None:
-    """Refuse a bit-width that is not one of the `widths`.
-
-    Raises:
-        ValueError: `bits` is not an int, or not one of the widths.
-    """
+    """Raise a ValueError that names the argument if `bits` is not an int of `widths`."""
     if type(bits) is not int or bits not in widths:
         allowed = ", ".join(map(str, widths))
         raise ValueError(f"{argument} must be one of the integers {allowed}; got {bits!r}")
@@ -20,30 +16,23 @@ def check_bits(argument: str, bits: object, widths: tuple[int, ...] = WIDTHS) ->
 class IntGrid:
     """The codes `low, low + step, ..., high`.
 
-    By default a signed grid is narrow (4 bits: -7..7; full: -8..7). An unsigned one is full (4 bits: 0..15).
-    One bit: {-1, +1} signed, {0, 1} unsigned.
-
-    Args:
-        bits: 1 to 8, or 16.
-        signed: whether codes may be negative.
-        narrow: omit the lowest code of a signed grid, so that it is symmetric; None means `signed`.
+    By default a signed grid is narrow (4 bits: -7..7; full: -8..7). An unsigned grid is full (4 bits: 0..15).
+    At one bit the signed grid is {-1, +1}, the unsigned one {0, 1}.
 
     Raises:
         ValueError: `bits` is not 1 to 8 or 16, or `narrow` does not fit the grid.
     """
 
     bits: int
-    signed: bool = True
-    narrow: bool | None = None
+    signed: bool = True  # whether codes may be negative
+    narrow: bool | None = None  # omit the lowest code of a signed grid; None means `signed`
 
     def __post_init__(self) -> None:
         check_bits("bits", self.bits)
         if self.narrow and not self.signed:
             raise ValueError("narrow must be False or None on an unsigned grid, got True; set signed=True")
         if self.narrow is False and self.signed and self.bits == 1:
-            raise ValueError(
-                "narrow must be True or None at 1 signed bit, got False; the codes are -1 and +1"
-            )
+            raise ValueError("narrow must be True or None at 1 signed bit, got False; the codes are -1, +1")
 
     @property
     def low(self) -> int:

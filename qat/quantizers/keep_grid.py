@@ -16,12 +16,7 @@ KEEP_GRID = {
 
 
 def keeps_grid(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether the output holds only elements of the function's first argument, and zeros.
-
-    Args:
-        name: of the function.
-        args, kwargs: of the call.
-    """
+    """Whether a function returns only elements of its first argument, and zeros, for these arguments."""
     if name == "pad":
         constant = argument(args, kwargs, 2, "mode", "constant") == "constant"
         return not constant or not argument(args, kwargs, 3, "value", None)

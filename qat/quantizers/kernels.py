@@ -2,9 +2,9 @@
 
 Each formula is written once, for whole tensors. It runs inside the graph of a network that is compiled as a
 whole; or as one fused pass made by `torch.compile`, for large tensors; or eagerly, in pieces that fit the
-cache. All three give the same bits, except for the gradient of a learned scale, whose sum has another order.
-Fused passes see a tensor as a matrix in storage order with a row for each scale, so that one compilation
-serves all shapes and memory formats.
+cache. All three give the same bits, except for the gradient of a learned scale, which is summed in another
+order. Fused passes see a tensor as a matrix in storage order with a row for each scale, so that one
+compilation serves all shapes and memory formats.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,16 +31,14 @@ _EXACT_DIVISION = {"eager_numerics.division_rounding": True}  # CUDA's default d
 def forward(
     x: Tensor, scale: Tensor, low: int, high: int, clamps_first: bool, relu: bool, compiled: bool
 ) -> tuple[Tensor, Tensor]:
-    """`clamp(round(x / scale), low, high) * scale`, and the mask of the elements whose gradient passes.
+    """The value of `FakeQuantize`, and the mask of the elements whose gradient passes.
 
     Args:
         x: any shape.
         scale: float32, > 0, broadcasts against x.
-        low: the smallest code.
-        high: the largest code.
-        clamps_first: the gradient passes where `low <= x / scale <= high`, not where
-            `low <= round(x / scale) <= high`.
-        relu: quantize `max(x, 0)`; the gradient passes only where x > 0. `low` must be 0.
+        low, high: the smallest and the largest code.
+        clamps_first: whether codes are clamped before they are rounded, which changes only the mask.
+        relu: quantize `max(x, 0)`. `low` must be 0.
         compiled: use the fused pass if it supports x.
 
     Shape: any -> twice the same: the value in x's dtype, never -0.0; the mask as bools.
@@ -48,8 +46,7 @@ def forward(
     if torch.compiler.is_compiling():
         value, mask = _forward_kernel(x, scale, low, high, clamps_first, relu)
         return value, mask.view(torch.bool)
-    rows = _matrix_rows(x, scale) if compiled else None
-    if rows is not None:
+    if compiled and (rows := _matrix_rows(x, scale)):
         value, mask = fused(_forward_kernel)(*_as_matrix(x, scale, low, high, rows), clamps_first, relu)
         return _with_layout_of(x, value), _with_layout_of(x, mask.view(torch.bool))
     value, mask = torch.empty_like(x), torch.empty_like(x, dtype=torch.bool)
@@ -61,20 +58,19 @@ def forward(
 
 
 def value(x: Tensor, scale: Tensor, low: int, high: int, compiled: bool) -> Tensor:
-    """`clamp(round(x / scale), low, high) * scale` alone. Shape: any -> the same, in x's dtype."""
+    """The value of `forward` alone."""
     if torch.compiler.is_compiling():
         return _value_kernel(x, scale, low, high)
-    rows = _matrix_rows(x, scale) if compiled else None
-    if rows is not None:
+    if compiled and (rows := _matrix_rows(x, scale)):
         return _with_layout_of(x, fused(_value_kernel)(*_as_matrix(x, scale, low, high, rows)))
     value = torch.empty_like(x)
     for part, part_value in _pieces(scale, x, value):
-        part_value.copy_(_value(part, scale, low, high))
+        part_value.copy_(_value_kernel(part, scale, low, high))
     return value
 
 
 def backward(g: Tensor, mask: Tensor, compiled: bool) -> Tensor:
-    """`g` where `mask` is true, else 0. Shape: any -> the same."""
+    """`g` where `mask` is true, else 0."""
     in_graph = torch.compiler.is_compiling() or torch.is_grad_enabled()
     if in_graph or g.stride() != mask.stride() or not is_dense(g):
         return masked(g, mask)
@@ -89,22 +85,10 @@ def backward(g: Tensor, mask: Tensor, compiled: bool) -> Tensor:
 def learned_backward(
     g: Tensor, x: Tensor, scale: Tensor, low: int, high: int, relu: bool, compiled: bool
 ) -> tuple[Tensor, Tensor]:
-    """Gradients of x and of a learned scale (LSQ).
-
-    With v = x / scale: `g` where `low <= v <= high` (and x > 0 if `relu`), else 0; and the sum of
-    `g (round(v) - v)` where `low <= v <= high`, of `g low` below and of `g high` above.
-
-    Args:
-        g: the gradient of the value, in x's dtype.
-        x: as in `forward`, and so are the others.
-
-    Shape: that of x, and that of the scale.
-    """
+    """The gradients of x and of the scale in `FakeQuantizeLearned`; the arguments are those of `forward`."""
     if torch.compiler.is_compiling():
-        mask, terms = _mask_and_scale_terms(g, x, scale, low, high, relu)
-        return torch.where(mask > 0, g, 0.0), terms.sum_to_size(scale.shape).to(scale.dtype)
-    rows = _matrix_rows(x, scale) if compiled else None
-    if rows is not None and g.stride() == x.stride() and is_dense(g):
+        return _learned_kernel(g, x, scale, low, high, relu)
+    if compiled and (rows := _matrix_rows(x, scale)) and g.stride() == x.stride() and is_dense(g):
         matrix = flat(g.detach()).view(rows, -1)
         grad_x, sums = fused(_learned_kernel)(matrix, *_as_matrix(x, scale, low, high, rows), relu)
         return _with_layout_of(x, grad_x), sums.view(scale.shape)
@@ -119,10 +103,6 @@ def learned_backward(
 # The formulas. Masks are floats, computed in place: comparisons that store bools are not vectorised.
 
 
-def _value(x: Tensor, scale: Tensor, low: Bound, high: Bound) -> Tensor:
-    return _dequantize(_clamp((_upcast(x) / scale).round_(), low, high), scale)
-
-
 def _value_and_mask(
     x: Tensor, scale: Tensor, low: Bound, high: Bound, clamps_first: bool, relu: bool
 ) -> tuple[Tensor, Tensor]:
@@ -134,33 +114,29 @@ def _value_and_mask(
     mask = v.eq_(code)
     if clamps_first:
         code.round_()
-    return _dequantize(code, scale), _relu_backward(mask, wide) if relu else mask
+    return _dequantize(code, scale), torch.ops.aten.threshold_backward(mask, wide, 0) if relu else mask
 
 
 def _mask_and_scale_terms(
     g: Tensor, x: Tensor, scale: Tensor, low: Bound, high: Bound, relu: bool
 ) -> tuple[Tensor, Tensor]:
-    """The mask of x's gradient, and what each element adds to the gradient of the scale."""
+    """The mask of x's gradient, and the term of each element in the gradient of the scale."""
     wide = _upcast(x)
     v = wide / scale
     clamped = _clamp(v, low, high)
     mask = v.eq_(clamped)
-    # Outside, `clamped` is the code `low` or `high`, and the whole code counts.
+    # Outside the grid, the code `low` or `high` itself is the factor of g.
     error = clamped.round().sub_(clamped.mul_(mask))
-    return _relu_backward(mask, wide) if relu else mask, error.mul_(g)
+    return torch.ops.aten.threshold_backward(mask, wide, 0) if relu else mask, error.mul_(g)
 
 
 def _upcast(x: Tensor) -> Tensor:
-    """In float32 at least: computed in bfloat16, 18 % of 8-bit codes would differ."""
+    """In float32 or wider: computed in bfloat16, 18 % of 8-bit codes would differ."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def _clamp(x: Tensor, low: Bound, high: Bound) -> Tensor:
     return torch.clamp(x, low, high)  # type: ignore[arg-type] # both are numbers, or both are tensors
-
-
-def _relu_backward(g: Tensor, x: Tensor) -> Tensor:
-    return torch.ops.aten.threshold_backward(g, x, 0)
 
 
 def _dequantize(code: Tensor, scale: Tensor) -> Tensor:
@@ -173,7 +149,7 @@ def _dequantize(code: Tensor, scale: Tensor) -> Tensor:
 
 
 def _value_kernel(x: Tensor, scale: Tensor, low: Bound, high: Bound) -> Tensor:
-    return _value(x, scale, low, high).to(x.dtype)
+    return _dequantize(_clamp((_upcast(x) / scale).round_(), low, high), scale).to(x.dtype)
 
 
 def _forward_kernel(
@@ -187,12 +163,12 @@ def _learned_kernel(
     g: Tensor, x: Tensor, scale: Tensor, low: Bound, high: Bound, relu: bool
 ) -> tuple[Tensor, Tensor]:
     mask, terms = _mask_and_scale_terms(g, x, scale, low, high, relu)
-    return torch.where(mask > 0, g, 0.0), terms.sum(1, keepdim=True)
+    return torch.where(mask > 0, g, 0.0), terms.sum_to_size(scale.shape).to(scale.dtype)
 
 
 @cache
 def fused(kernel: Kernel) -> Kernel:
-    """A formula as one fused pass, compiled at its first call."""
+    """One fused pass, compiled at its first call."""
     return torch.compile(  # type: ignore[call-overload] # torch's stub lacks recompile_limit
         kernel, dynamic=True, fullgraph=True, recompile_limit=_RECOMPILE_LIMIT, options=_EXACT_DIVISION
     )
@@ -216,7 +192,7 @@ def is_fusible(x: Tensor) -> bool:
 
 
 def is_dense(x: Tensor) -> bool:
-    """Whether the elements lie side by side in memory, each once, whatever the order of the axes."""
+    """Whether the elements fill a block of memory without gaps or overlaps, in any order of the axes."""
     covered = 1
     for stride, size in sorted((t, n) for t, n in zip(x.stride(), x.shape, strict=True) if n > 1):
         if stride != covered:
@@ -231,7 +207,7 @@ def flat(x: Tensor) -> Tensor:
 
 
 def _pieces(scale: Tensor, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Corresponding pieces of several tensors, small enough for the cache if the layouts allow it."""
+    """Corresponding pieces of tensors, small enough for the cache if the layouts allow it."""
     x = tensors[0]
     whole = scale.numel() > 1 or x.numel() <= CHUNK
     if whole or not all(is_dense(t) and t.stride() == x.stride() for t in tensors):
@@ -241,7 +217,7 @@ def _pieces(scale: Tensor, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
 
 
 def _matrix_rows(x: Tensor, scale: Tensor) -> int | None:
-    """The rows of x as a matrix with one scale for each row; None if the fused passes do not support x."""
+    """The rows of x as a matrix with one scale per row; None if the fused passes do not support x."""
     if not is_fusible(x) or not is_dense(x):
         return None
     rows = scale.numel()
@@ -256,7 +232,7 @@ def _as_matrix(x: Tensor, scale: Tensor, low: int, high: int, rows: int) -> tupl
 
 @cache
 def _constant(number: int, device: torch.device) -> Tensor:
-    """A bound as a tensor: a Python number would be compiled in, and each bit-width compiled separately."""
+    """A bound as a tensor: for Python numbers torch would compile one kernel for each bit-width."""
     return torch.tensor(float(number), device=device)
 
 

@@ -11,18 +11,15 @@ from qat.quantizers.scale import SMALLEST, Scale, max_over_ranks
 class ObservedScale(Scale):
     """`statistic / high`, with a statistic that is observed per tensor or per channel.
 
-    `ema` (activations): the first observed batch sets the scale, each later one moves it, `0.9 old + 0.1
-    new`; so do `percentile_ema` and `mse_ema`. `max` (weights): the scale is that of the tensor at hand, in
-    every mode, until it is frozen; so are `percentile`, `mse`, `mse_power_of_two` and `mean`.
+    Activations: `ema`, `percentile_ema` and `mse_ema` are moving averages. The first observed batch sets the
+    scale, and each later batch updates it: `0.9 old + 0.1 new`, new being the largest of all ranks. Weights:
+    with `max`, `mean`, `percentile`, `mse` and `mse_power_of_two` the scale is measured on the current tensor
+    in every mode, until it is frozen.
 
     Args:
-        high: the largest code of the grid.
-        observer: a name in `OBSERVERS`.
+        high, axis: as for `Scale`.
+        observer: a name in `OBSERVERS`; any other raises a ValueError.
         shape: of the scale: `()`, or `(O, 1, 1, 1)` for a convolution's weight.
-        axis: the channel axis that has its own scales; None: one scale for the tensor.
-
-    Raises:
-        ValueError: the observer is unknown.
 
     Buffers: `value`, float32, > 0; `batches`, int64: how many were observed.
     """
@@ -33,19 +30,17 @@ class ObservedScale(Scale):
     def __init__(
         self, high: int, observer: ObserverName, shape: tuple[int, ...] = (), axis: int | None = None
     ) -> None:
-        super().__init__()
+        super().__init__(high, axis)
         if observer not in OBSERVERS:
             raise unknown_name("observer", observer, OBSERVERS)
-        self.high = high
         self.observer = OBSERVERS[observer]
         self.passes_outside = self.observer.passes_outside
+        self.is_fusible = not self.passes_outside
         self.is_dynamic = self.observer.averaging_constant is None
-        self.axis = axis
         self.register_buffer("value", torch.ones(shape))
         self.register_buffer("batches", torch.zeros((), dtype=torch.int64))
 
     def measure(self, x: Tensor) -> Tensor:
-        """The scale of `x` alone; not finite if x is empty or not finite."""
         if x.numel() == 0:
             return torch.full_like(self.value, torch.nan)
         return (self.observer.measure(x, self.axis, self.high) / self.high).clamp(min=SMALLEST)
@@ -55,13 +50,12 @@ class ObservedScale(Scale):
 
     @torch.no_grad()
     def observe(self, x: Tensor) -> None:
-        """Move the scale by one batch. The largest of all ranks counts, so that they agree."""
-        new = self.measure(x)
-        if self.observer.averaging_constant is None:  # ranks have the same weights
+        new, constant = self.measure(x), self.observer.averaging_constant
+        if constant is None:  # ranks have the same weights
             update_average(self.value, self.batches, new, new.isfinite(), 1.0)
         else:
             new = max_over_ranks(new)
-            update_average(self.value, self.batches, new, new > 0, self.observer.averaging_constant)
+            update_average(self.value, self.batches, new, new > 0, constant)
 
     @torch.no_grad()
     def forward(self, x: Tensor) -> Tensor:
@@ -69,6 +63,3 @@ class ObservedScale(Scale):
             new = self.measure(x)
             return torch.where(new.isfinite(), new, self.value)
         return self.value
-
-    def extra_repr(self) -> str:
-        return f"shape={tuple(self.value.shape)}, axis={self.axis}"

@@ -1,4 +1,4 @@
-"""The statistics from which scales are measured, and how far one batch moves them."""
+"""The statistics from which scales are measured, and their moving averages."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -7,18 +7,18 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from qat.quantizers.scale import SMALLEST
+
 AVERAGING_CONSTANT = 0.1  # the weight of the newest batch in a moving average
 ONE_IN = 1000  # elements lies above the 99.9th percentile
 SAMPLE = 2**16  # elements per channel that `percentile` and `mse` look at
-FRACTIONS = tuple(k / 20 for k in range(20, 0, -1))  # of the maximum, tried by `mse`
-_TINY = torch.finfo(torch.float32).tiny
+FRACTIONS = tuple(k / 20 for k in range(20, 0, -1))  # of the maximum, compared by `mse`
+
+# Shape of each statistic: any -> `()`, or with axis 0 `(O, I, kH, kW)` -> `(O, 1, 1, 1)`. It is float32.
 
 
 def largest_magnitude(x: Tensor, axis: int | None, high: int) -> Tensor:
-    """`max |x|` over the tensor, or over all axes but one, kept for broadcasting.
-
-    Shape: any -> `()`, or for axis 0 of `(O, I, kH, kW)` `(O, 1, 1, 1)`. Float32.
-    """
+    """`max |x|`."""
     x = x.detach()
     if axis is None:
         lowest, highest = torch.aminmax(x)  # one pass and no copy, unlike abs().amax()
@@ -27,70 +27,66 @@ def largest_magnitude(x: Tensor, axis: int | None, high: int) -> Tensor:
 
 
 def mean_magnitude(x: Tensor, axis: int | None, high: int) -> Tensor:
-    """`mean |x|`, the scale of a binary weight; shapes as for `largest_magnitude`.
+    """`mean |x|`: of all scales of a binary weight it has the least squared error.
 
-    Source: Rastegari et al. 2016 (XNOR-Net), section 3.1: of all scales it has the least squared error.
+    Source: Rastegari et al. 2016 (XNOR-Net), section 3.1.
     """
-    magnitude = x.detach().abs()
-    if axis is None:
-        return magnitude.mean(dtype=torch.float32)
-    return magnitude.mean(other_axes(x, axis), keepdim=True, dtype=torch.float32)
+    axes, keepdim = other_axes(x, axis), axis is not None
+    return x.detach().abs().mean(axes, keepdim=keepdim, dtype=torch.float32)
 
 
 def percentile_magnitude(x: Tensor, axis: int | None, high: int) -> Tensor:
-    """The 99.9th percentile of `|x|` (an element, not interpolated); shapes as for `largest_magnitude`.
+    """The 99.9th percentile of `|x|`, always an element; the maximum of fewer than 1000 elements.
 
-    Of more than 65,536 elements per channel it looks at evenly spaced ones. Of fewer than 1000 it is the
-    maximum.
+    Of more than 65,536 elements per channel it uses evenly spaced ones.
     """
     rows = _sampled_rows(x, axis)
     above = rows.shape[1] // ONE_IN
     # Not kthvalue, which is not deterministic on CUDA, nor quantile, which sorts.
-    return _broadcastable(rows.topk(above + 1, dim=1).values[:, -1], x, axis)
+    return rows.topk(above + 1, dim=1).values[:, -1].reshape(channel_shape(x, axis))
 
 
 def mse_magnitude(x: Tensor, axis: int | None, high: int) -> Tensor:
     """The fraction of `max |x|` (0.05, 0.1, ..., 1) whose grid `-high..high` has the least squared error.
 
-    Shapes as for `largest_magnitude`. Of more than 65,536 elements per channel it looks at evenly spaced
-    ones.
+    Of more than 65,536 elements per channel it uses evenly spaced ones.
     """
     rows = _sampled_rows(x, axis)
     largest = rows.amax(1, keepdim=True)
-    tried = ((largest * f, (largest * (f / high)).clamp(min=_TINY)) for f in FRACTIONS)
-    return _broadcastable(_least_error(rows, high, tried), x, axis)
+    candidates = ((largest * f, (largest * (f / high)).clamp(min=SMALLEST)) for f in FRACTIONS)
+    return _least_error(rows, high, candidates).reshape(channel_shape(x, axis))
 
 
 def mse_power_of_two_magnitude(x: Tensor, axis: int | None, high: int) -> Tensor:
-    """The magnitude `high * 2^k` with the least squared error; shapes as for `largest_magnitude`.
+    """The magnitude `high * 2^k` with the least squared error.
 
-    k is that of the smallest power of two that clips nothing, or up to three less: at 8 bits most often the
-    first, at 4 bits, where steps count more than a few clipped elements, often the second.
+    `2^k` is the smallest power of two that clips nothing, or one of the three below it.
     """
     rows = _sampled_rows(x, axis)
     _, exponent = torch.frexp(rows.amax(1, keepdim=True) / high)
     ones = torch.ones_like(rows[:, :1])
-    scales = (torch.ldexp(ones, exponent - less).clamp(min=_TINY) for less in range(4))
-    return _broadcastable(_least_error(rows, high, ((high * scale, scale) for scale in scales)), x, axis)
+    scales = (torch.ldexp(ones, exponent - less).clamp(min=SMALLEST) for less in range(4))
+    least = _least_error(rows, high, ((high * scale, scale) for scale in scales))
+    return least.reshape(channel_shape(x, axis))
 
 
-def _least_error(rows: Tensor, high: int, tried: Iterable[tuple[Tensor, Tensor]]) -> Tensor:
-    """Of several pairs (magnitude, scale), each `(C, 1)`: the magnitude of least squared error, `(C,)`."""
+def _least_error(rows: Tensor, high: int, candidates: Iterable[tuple[Tensor, Tensor]]) -> Tensor:
+    """The magnitude with the least squared error. Shape: pairs (magnitude, scale) of `(C, 1)` -> `(C, 1)`."""
     best = least = torch.full_like(rows[:, :1], torch.inf)
-    for magnitude, scale in tried:
+    for magnitude, scale in candidates:
         error = (rows - (rows / scale).round_().clamp_(max=high).mul_(scale)).square_().sum(1, keepdim=True)
         best = torch.where(error < least, magnitude, best)
         least = torch.minimum(error, least)
-    return best[:, 0]
+    return best
 
 
 def other_axes(x: Tensor, axis: int | None) -> list[int]:
-    """All axes of x but one; None: all."""
+    """All axes of x except one, or all if it is None."""
     return [a for a in range(x.dim()) if axis is None or a != axis % x.dim()]
 
 
 def _sampled_rows(x: Tensor, axis: int | None) -> Tensor:
-    """`|x|` in float32, a row for each channel, of at most `SAMPLE` elements."""
+    """At most `SAMPLE` elements of `|x|` per channel, in float32. Shape: any -> `(C, n)`."""
     x = x.detach()
     rows = x.reshape(1, -1) if axis is None else x.movedim(axis, 0).reshape(x.shape[axis], -1)
     return _evenly_spaced(rows).abs().float()
@@ -98,13 +94,8 @@ def _sampled_rows(x: Tensor, axis: int | None) -> Tensor:
 
 def _evenly_spaced(rows: Tensor) -> Tensor:
     step = -(-rows.shape[-1] // SAMPLE)
-    # An odd step does not fall on the same column of every image.
+    # An odd step does not select the same column of every image.
     return rows[..., :: step + (step > 1 and step % 2 == 0)]
-
-
-def _broadcastable(values: Tensor, x: Tensor, axis: int | None) -> Tensor:
-    """One value for each channel, in the shape that broadcasts against x."""
-    return values[0] if axis is None else values.reshape(channel_shape(x, axis))
 
 
 def channel_shape(x: Tensor, axis: int | None) -> tuple[int, ...]:
@@ -113,12 +104,12 @@ def channel_shape(x: Tensor, axis: int | None) -> tuple[int, ...]:
 
 
 def min_max(x: Tensor) -> Tensor:
-    """The smallest and the largest element, from which a maximum is measured. Shape: any -> `(2,)`."""
+    """The smallest and the largest element. Shape: any -> `(2,)`; an empty x is returned as it is."""
     return torch.stack(torch.aminmax(x)) if x.numel() else x
 
 
 def evenly_spaced(x: Tensor) -> Tensor:
-    """Evenly spaced elements, if there are more than 65,536. Shape: any -> `(n,)`."""
+    """At most 65,536 elements, evenly spaced. Shape: any -> `(n,)`; an empty x is returned as it is."""
     return _evenly_spaced(x.reshape(-1)) if x.numel() else x
 
 
@@ -126,18 +117,13 @@ def evenly_spaced(x: Tensor) -> Tensor:
 class Observer:
     """A statistic, and the averaging constant of its moving average.
 
-    Args:
-        measure: `(x, axis, high)` -> the magnitude that the highest code stands for.
-        subsample: fewer elements of x from which the same is measured, for the tensor as a whole.
-        averaging_constant: the weight of the newest batch in the moving average, in (0, 1]; None: there is no
-            average, and the scale is that of the tensor at hand in every mode (weights).
-        passes_outside: whether the gradient of x passes beyond the ends of the grid, too.
+    Without an averaging constant (None) the scale is measured on the current tensor in every mode.
     """
 
-    measure: Callable[[Tensor, int | None, int], Tensor]
-    subsample: Callable[[Tensor], Tensor]
-    averaging_constant: float | None
-    passes_outside: bool = False
+    measure: Callable[[Tensor, int | None, int], Tensor]  # `(x, axis, high)` -> magnitude of the highest code
+    subsample: Callable[[Tensor], Tensor]  # x -> fewer elements with the same `measure` without an axis
+    averaging_constant: float | None  # the weight of the newest batch, in (0, 1]
+    passes_outside: bool = False  # as in `Scale`
 
 
 ObserverName = Literal[
@@ -145,7 +131,7 @@ ObserverName = Literal[
 ]
 OBSERVERS: dict[str, Observer] = {
     "max": Observer(largest_magnitude, min_max, None),
-    # Many elements of a binary weight lie beyond its two values. Without a gradient they would stay there.
+    # Many elements of a binary weight lie beyond its two values; without a gradient they would stay there.
     "mean": Observer(mean_magnitude, evenly_spaced, None, passes_outside=True),
     "percentile": Observer(percentile_magnitude, evenly_spaced, None),
     "mse": Observer(mse_magnitude, evenly_spaced, None),
@@ -157,7 +143,7 @@ OBSERVERS: dict[str, Observer] = {
 
 
 def update_average(average: Tensor, batches: Tensor, new: Tensor, usable: Tensor, constant: float) -> None:
-    """Let the first usable batch set an average, and move it by a later one: `(1 - c) old + c new`."""
+    """Let the first usable batch set an average, and later ones update it: `(1 - c) old + c new`."""
     moved = torch.where(batches == 0, new, (1 - constant) * average + constant * new)
     average.copy_(torch.where(usable, moved, average))
     batches.add_(usable.all())

@@ -1,4 +1,4 @@
-"""Any scale, rounded to a power of two: dividing by it is a shift."""
+"""A scale that is rounded to a power of two, so that dividing by it is a shift."""
 
 import math
 
@@ -12,54 +12,41 @@ from qat.quantizers.scale import Scale
 def round_exponent(scale: Tensor) -> Tensor:
     """The power of two nearest in the exponent, with the straight-through gradient.
 
-    Forward: `2 ** round(log2(scale))`, exact. Gradient: `1 * g`. Second derivative: that of the identity.
+    Forward: `2 ** round(log2(scale))`, exact, for scale > 0, normal float32, any shape. Gradient: `1 * g`.
+    Second derivative: that of the identity.
 
-    Args:
-        scale: > 0, any shape, normal float32.
-
-    Shape: any -> the same. Source: Jain et al. 2020, "Trained quantization thresholds", section 3.2, which
-    rounds the exponent up instead.
+    Source: Jain et al. 2020, "Trained quantization thresholds", section 3.2, which rounds the exponent up.
     """
-    return straight_through(scale, _nearest_power_of_two)
 
+    def nearest(scale: Tensor) -> Tensor:
+        mantissa, _ = torch.frexp(scale)  # in [0.5, 1)
+        # Exact, unlike exp2(round(log2(scale))). No float is the square root of 0.5, so there are no ties.
+        return scale / mantissa * torch.where(mantissa < math.sqrt(0.5), 0.5, 1.0)
 
-def _nearest_power_of_two(scale: Tensor) -> Tensor:
-    mantissa, _ = torch.frexp(scale)  # in [0.5, 1)
-    # Exact, unlike exp2(round(log2(scale))). The square root is no float, so that there are no ties.
-    return scale / mantissa * torch.where(mantissa < math.sqrt(0.5), 0.5, 1.0)
+    return straight_through(scale, nearest)
 
 
 class PowerOfTwo(Scale):
-    """Another scale, rounded to a power of two: `round_exponent(inner(x))`. It has no state of its own.
-
-    Args:
-        inner: any scale, which keeps its state and gets its gradient.
-    """
+    """Another scale, rounded to a power of two: `round_exponent(inner(x))`. All state is that of `inner`."""
 
     def __init__(self, inner: Scale) -> None:
-        super().__init__()
+        super().__init__(inner.high, inner.axis)
         self.inner = inner
         self.clamps_first = inner.clamps_first
         self.passes_outside = inner.passes_outside
         self.is_dynamic = inner.is_dynamic
+        self.is_fusible = inner.is_fusible
+        self.kind = f"PowerOfTwo({inner.kind})"
 
     def forward(self, x: Tensor) -> Tensor:
         return round_exponent(self.inner(x))
 
     @property
     def value(self) -> Tensor:
-        """The stored scale, rounded, without a gradient; an AttributeError if `inner` stores none."""
+        """The stored scale, rounded, without a gradient."""
         stored = self.inner.value
         assert isinstance(stored, Tensor)
         return round_exponent(stored.detach().abs())
-
-    @property
-    def kind(self) -> str:
-        return f"PowerOfTwo({self.inner.kind})"
-
-    @property
-    def is_fusible(self) -> bool:
-        return self.inner.is_fusible
 
     def measure(self, x: Tensor) -> Tensor:
         return self.inner.measure(x)

@@ -18,30 +18,28 @@ class Quantizer(nn.Module):
     """Fake-quantizes a tensor: `value = clamp(round(x / scale), low, high) * scale`.
 
     Gradient of x: `g` where `low <= round(x / scale) <= high`, times the factor of the rounding, else 0 (as
-    `torch.fake_quantize_per_tensor_affine`). On the grid {-1, +1}, whose codes are two apart, n = round((x /
-    scale - 1) / 2) takes the place of the rounding: the value is `(2 clamp(n, -1, 0) + 1) * scale`, and the
-    gradient passes where `-1 <= n <= 0`. A scale may change this: clamp before rounding, let the gradient
-    pass everywhere, transform x first, or have a zero point z, with `code = clamp(round(x / scale) + z, low,
-    high)` and `value = (code - z) * scale`. In training mode `forward` observes the tensor first and uses
-    the updated scale; in eval mode nothing moves. Codes are computed in float32 at least, also under
-    autocast.
+    `torch.fake_quantize_per_tensor_affine`). On the grid {-1, +1}, whose codes are two apart, the value is
+    `(2 clamp(n, -1, 0) + 1) * scale` with `n = round((x / scale - 1) / 2)`, and the gradient passes where `-1
+    <= n <= 0`. A scale may clamp before the rounding, let the gradient pass everywhere, transform x first, or
+    have a zero point (`AsymmetricScale`).
+
+    In training mode `forward` observes the tensor first and uses the updated scale; in eval mode the state
+    does not change. Codes are computed in float32 or wider, also under autocast.
 
     Args:
         grid: the allowed integers.
         scale: the source of the scale: `ObservedScale`, `LearnedScale`, ...
-        rounding: a rounding of `qat.gradients` or a user-defined one; it sees `x / scale`. The stochastic
-            rounding rounds half to even in eval mode.
+        rounding: from `qat.gradients`, or user-defined; its argument is `x / scale`. In eval mode
+            `round_ste` replaces `round_stochastic`.
 
     Shape: any -> the same, in the dtype and memory format of x. The scale broadcasts against x.
 
-    Attributes:
-        enabled: if False, `forward` returns x unchanged, and nothing is observed.
-        compiled_on: the device type on which large tensors go through compiled kernels, set by
-            `compile_kernels`; None: they go through eager kernels. Not part of the state.
-
-    State: that of the scale, and an entry that says what it means: the grid, the kind of the scale, `enabled`
-    and whether the scale is frozen. Loading a state of another grid or kind is a ValueError.
+    The state is that of the scale, and an entry with the grid, the kind of the scale, `enabled` and whether
+    the scale is frozen. Loading a state of another grid or kind raises a ValueError.
     """
+
+    enabled: bool  # if False, `forward` returns x unchanged, and nothing is observed
+    compiled_on: str | None  # the device type where `compile_kernels` lets large tensors use its kernels
 
     def __init__(self, grid: IntGrid, scale: Scale, rounding: Rounding = round_ste) -> None:
         super().__init__()
@@ -49,35 +47,30 @@ class Quantizer(nn.Module):
         self.scale = scale
         self.rounding = rounding
         self.enabled = True
-        self.compiled_on: str | None = None
+        self.compiled_on = None
         self.register_load_state_dict_pre_hook(_check_state)
 
     def forward(self, x: Tensor, relu: bool = False) -> Tensor:
-        """Shape: any -> the same, values on the grid.
-
-        Args:
-            x: the tensor to quantize.
-            relu: quantize `max(x, 0)`. Value and gradient are those of `quantizer(relu(x))`, but if one
-                Function does everything, no tensor is kept for the ReLU.
-        """
+        """The values on the grid; with `relu`, those of `quantizer(x.relu())`, usually with less memory."""
         if not self.enabled:
             return x.relu() if relu else x
         if self.training:
             self.observe(x, relu)
-        if self._is_fusible() and not (relu and self.scale.is_dynamic):
+        one_function = self.effective_rounding is round_ste and self.scale.is_fusible and self.grid.step == 1
+        if one_function and not (relu and self.scale.is_dynamic):
             return self._fused(x, relu)
         codes, scale, _ = self._composed(x.relu() if relu else x)
         value: Tensor = Multiply.apply(codes, scale)
         return value.to(x.dtype)
 
     def observe(self, x: Tensor, relu: bool = False) -> None:
-        """Update the scale by one batch, or by `max(x, 0)`: a quantizer's state moves only here."""
+        """Update the scale by one batch, or by `max(x, 0)`; a quantizer's state changes only here."""
         if self.enabled and not self.scale.frozen:
             sample = self.scale.subsample(x.detach())
             self.scale.observe(sample.relu() if relu else sample)
 
     def freeze(self) -> None:
-        """Keep the scale as it is: neither batches nor the weight nor the optimizer move it."""
+        """Keep the scale as it is: neither batches nor the weight nor the optimizer change it."""
         self.scale.freeze()
 
     def unfreeze(self) -> None:
@@ -86,25 +79,21 @@ class Quantizer(nn.Module):
 
     @torch.no_grad()
     def codes(self, x: Tensor) -> Tensor:
-        """The integers for the current scale; nothing moves. Shape: any -> the same, int32."""
+        """The integers for the current scale; no state changes. Shape: any -> the same, int32."""
         training = self.training
-        self.eval()  # a dynamic scale is then that of x, not of the last batch
+        self.eval()  # so that a dynamic scale is measured on x
         codes, _, zero_point = self._composed(x)
         self.train(training)
         return (codes if zero_point is None else codes + zero_point).int()
 
     @property
     def effective_rounding(self) -> Rounding:
-        """The rounding in the current mode: in eval mode a deterministic one, as in the deployed network."""
+        """The rounding in the current mode; in eval mode it is deterministic, as in the deployed network."""
         return round_ste if self.rounding is round_stochastic and not self.training else self.rounding
 
     def uses_compiled_kernels(self, x: Tensor) -> bool:
         """Whether this tensor goes through the compiled kernels."""
         return self.compiled_on == x.device.type and kernels.is_fusible(x)
-
-    def _is_fusible(self) -> bool:
-        """Whether one Function does everything: the most used rounding and scales."""
-        return self.effective_rounding is round_ste and self.scale.is_fusible and self.grid.step == 1
 
     def _fused(self, x: Tensor, relu: bool) -> Tensor:
         scale, high, compiled = self.scale(x), self.grid.high, self.compiled_on == x.device.type
@@ -142,23 +131,15 @@ class Quantizer(nn.Module):
         return clamp(self.effective_rounding(v), low, high)
 
     def get_extra_state(self) -> Tensor:
-        """What the state means, as JSON in bytes. Shape: `(n,)`, uint8.
-
-        A tensor, because tools that average, hash or compare the entries of a `state_dict` expect tensors,
-        and because torch promises to load the extra state of older versions for tensors only.
-        """
-        meaning = {
-            "bits": self.grid.bits,
-            "low": self.grid.low,
-            "high": self.grid.high,
-            "scale": self.scale.kind,
-            "enabled": self.enabled,
-            "frozen": self.scale.frozen,
-        }
+        """The meaning of the state, as JSON in bytes. Shape: `(n,)`, uint8."""
+        # A tensor, because tools that average, hash or compare the entries of a `state_dict` expect tensors,
+        # and because torch promises to load the extra state of older versions for tensors only.
+        meaning = {key: getattr(self.grid, key) for key in ("bits", "low", "high")}
+        meaning |= {"scale": self.scale.kind, "enabled": self.enabled, "frozen": self.scale.frozen}
         return torch.tensor(list(json.dumps(meaning).encode()), dtype=torch.uint8)
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Set `enabled`, and freeze or unfreeze the scale. `_check_state` has compared the rest."""
+        """Set `enabled`, and freeze or unfreeze the scale; `_check_state` has compared the rest."""
         meaning = read_extra_state(state)
         self.enabled = meaning["enabled"]
         (self.freeze if meaning["frozen"] else self.unfreeze)()
@@ -168,7 +149,7 @@ class Quantizer(nn.Module):
 
 
 def read_extra_state(state: Tensor) -> dict[str, Any]:
-    """The entry as plain values: `bits`, `low`, `high` (int), `scale` (str), `enabled`, `frozen` (bool)."""
+    """The entry as values: `bits`, `low`, `high` (int), `scale` (str), `enabled`, `frozen` (bool)."""
     meaning: dict[str, Any] = json.loads(bytes(state.tolist()))
     return meaning
 
@@ -182,7 +163,6 @@ def _check_state(quantizer: Quantizer, state_dict: dict[str, Any], prefix: str, 
     for argument, form in (("bits", "{bits} bits ({low}..{high})"), ("scale", "a scale of the kind {scale}")):
         theirs, ours = form.format(**stored), form.format(**own)
         if theirs != ours:
-            raise ValueError(
-                f"{prefix.rstrip('.')}: the state to load has {theirs}, the model has {ours}; set the "
-                f"model's {argument} to {'those' if argument == 'bits' else 'that'} of the state"
-            )
+            remedy = f"set the model's {argument} to {'those' if argument == 'bits' else 'that'} of the state"
+            name = prefix.rstrip(".")
+            raise ValueError(f"{name}: the state to load has {theirs}, the model has {ours}; {remedy}")

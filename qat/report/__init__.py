@@ -1,4 +1,4 @@
-"""The report of a comparison: tables, sentences, figures and pages, from the result files alone."""
+"""The report of a comparison: tables, figures and pages, from the result files alone."""
 
 from qat.report.page import write_report
 from qat.report.tables import comparison_table

@@ -1,77 +1,37 @@
-"""Setups that must be equal to the last bit: how far apart they are, and what one saves."""
+"""Setups that must be equal to the last bit: how far apart they are, and what the first one saves."""
 
-import math
-from dataclasses import dataclass
-from functools import cached_property
+from typing import Any
 
-from qat.experiment.results import Result
-from qat.report.groups import Group, Groups, ratio
-from qat.report.spread import short
+from qat.report.groups import Groups
+from qat.report.seed_spread import SeedSpread, ratio, short
 
 
-@dataclass(frozen=True)
-class Pair:
-    """The groups of two setups at the same points, and their runs with the same seeds."""
+def pairs(groups: Groups) -> list[dict[str, Any]]:
+    """Compare the pairs that must be equal over their runs with the same seed at the same point.
 
-    setup: str
-    plain: str
-    groups: list[tuple[Group, Group]]
-    runs: list[tuple[Result, Result]]
-
-    @cached_property
-    def differences(self) -> dict[str, float | None]:
-        """The largest difference of losses, weights and buffers; None where no run recorded any."""
-        each = [(run, other) for pair in self.runs for run, other in (pair, pair[::-1])]
-        found = [r.difference for r, other in each if r.difference and r.difference.to == other.setup]
-        return {
-            name: _largest([abs(getattr(difference, field)) for difference in found])
-            for name, field in (("losses", "losses"), ("weights", "parameters"), ("buffers", "buffers"))
-        }
-
-    @cached_property
-    def digests(self) -> list[bool]:
-        """For each entry of the final states whether both runs have the same."""
-        return [
-            run.digests.get(key) == other.digests.get(key)
-            for run, other in self.runs
-            for key in {**run.digests, **other.digests}
-        ]
-
-    @property
-    def compared(self) -> bool:
-        """Whether some difference or digest was recorded."""
-        return bool(self.digests) or any(value is not None for value in self.differences.values())
-
-    @property
-    def differ(self) -> list[str]:
-        """In what the two differ, as parts of a sentence; empty where they are equal."""
-        found = [f"{name} ({short(value)})" for name, value in self.differences.items() if value]
-        unequal = self.digests.count(False)
-        return [*found, *([f"{unequal} of {len(self.digests)} digests"] if unequal else [])]
-
-    def cost(self, name: str) -> float:
-        """`saved_bytes` or `seconds` of the setup over those of the plain one, the mean over the points."""
-        shares = [ratio(getattr(one, name), getattr(other, name)) for one, other in self.groups]
-        return math.fsum(shares) / len(shares)
-
-
-def pairs(groups: Groups) -> list[Pair]:
-    """Each pair that the comparison names, where both have a run with the same seed at the same point."""
+    Returns:
+        For each pair its names, `setup` and `plain`; the number of `runs`; by `losses`, `weights` and
+        `buffers` the largest recorded `differences` as text; for each entry of the final states whether
+        `digests` agree; in what the two are `unequal`; and the mean ratios of `saved_bytes` and `seconds`.
+    """
     found = []
-    for setup, plain in groups.results.equal:
-        both = [
-            (one, other)
-            for one in groups.by_setup.get(setup, [])
-            for other in groups.by_setup.get(plain, [])
-            if one.point == other.point
-        ]
-        runs = [(a, b) for one, other in both for a in one.runs for b in other.runs if a.seed == b.seed]
-        if runs:
-            found.append(Pair(setup, plain, both, runs))
+    for setup, plain in groups.results.listing.equal:
+        first, second = groups.by_setup.get(setup, []), groups.by_setup.get(plain, [])
+        points = [(a, b) for a in first for b in second if a.point == b.point]
+        runs = [(r, s) for a, b in points for r in a.runs for s in b.runs if r.seed == s.seed]
+        each = [(r.difference, other) for pair in runs for r, other in zip(pair, (plain, setup), strict=True)]
+        held = [difference for difference, other in each if difference and difference.to == other]
+        differences = {}
+        for name, field in (("losses", "losses"), ("weights", "parameters"), ("buffers", "buffers")):
+            sizes = [abs(getattr(difference, field)) for difference in held]
+            if sizes:  # NaN is the largest
+                differences[name] = short(max(sizes, key=lambda size: (size != size, size)))
+        digests = [r.digests.get(k) == s.digests.get(k) for r, s in runs for k in {**r.digests, **s.digests}]
+        unequal = [f"{name} ({size})" for name, size in differences.items() if size != "0"]
+        unequal += [] if all(digests) else [f"{digests.count(False)} of {len(digests)} digests"]
+        row = {"setup": setup, "plain": plain, "runs": len(runs), "differences": differences}
+        row |= {"digests": digests, "unequal": unequal}
+        for cost in ("saved_bytes", "seconds"):
+            row[cost] = SeedSpread([ratio(getattr(a, cost), getattr(b, cost)) for a, b in points]).mean
+        found += [row] if runs else []
     return found
-
-
-def _largest(values: list[float]) -> float | None:
-    if not values:
-        return None
-    return math.nan if any(math.isnan(value) for value in values) else max(values)

@@ -5,7 +5,6 @@ are all items of a layer, so nothing overlaps.
 """
 
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import pairwise
 from math import inf
 from statistics import fmean
@@ -65,10 +64,10 @@ def draw(graph: TracedGraph) -> GraphDrawing:
         layers[2 * depth].append(box)
     chains = []
     for arrow in graph.arrows:
-        between = range(2 * depths[arrow.source] - 1, 2 * depths[arrow.target], -1)
+        between = layers[2 * depths[arrow.source] - 1 : 2 * depths[arrow.target] : -1]
         items = [_label(arrow), *(DrawnItem([]) for _ in between[1:])]
         for layer, item in zip(between, items, strict=True):
-            layers[layer].append(item)
+            layer.append(item)
         chains.append([boxes[arrow.source], *items, boxes[arrow.target]])
         for one, other in pairwise(chains[-1]):
             one.below.append(other)
@@ -108,19 +107,15 @@ def _box(node: GraphNode) -> DrawnItem:
 
 
 def _label(arrow: GraphArrow) -> DrawnItem:
-    if arrow.broken:
-        return DrawnItem([("\N{BALLOT X}", "cross")])
-    return DrawnItem([(arrow.value, "value"), (arrow.gradient, "gradient")])
+    cross = "\N{BALLOT X}" * arrow.broken
+    return DrawnItem([(cross, "cross"), (arrow.value, "value"), (arrow.gradient, "gradient")])
 
 
 def _depths(graph: TracedGraph) -> list[int]:
     """The longest way from each node to the output, in arrows; a node without arrows is at the top."""
-
-    @cache
-    def depth(node: int) -> int:
-        return max((depth(arrow.target) + 1 for arrow in graph.arrows if arrow.source == node), default=0)
-
-    depths = [depth(node) for node in range(len(graph.nodes))]
+    depths = [0] * len(graph.nodes)
+    for arrow in sorted(graph.arrows, key=lambda arrow: arrow.target, reverse=True):
+        depths[arrow.source] = max(depths[arrow.source], depths[arrow.target] + 1)
     return [one or max(depths) for one in depths[:-1]] + [0]
 
 

@@ -2,13 +2,12 @@
 
 import re
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 NO_ERROR = "no error"
 
 
-def error_text(error: Exception | Warning) -> str:
+def error_text(error: Exception) -> str:
     """`Kind: message` on one line, without the links that torch puts into its messages."""
     text = re.sub(r"\(Example: \S+\)|https?://\S+", "", str(error))
     return f"{type(error).__name__}: {' '.join(text.split())}"
@@ -18,20 +17,15 @@ def error_of(action: Callable[[], object]) -> str:
     """The error that an action raises as one line, or `NO_ERROR`."""
     try:
         action()
-    except (RuntimeError, ValueError, TypeError) as error:
+    except Exception as error:
         return error_text(error)
     return NO_ERROR
 
 
-@contextmanager
-def collected_warnings(category: type[Warning], pattern: str) -> Iterator[list[str]]:
-    """Collect the warnings of one category whose message matches a pattern; all others are passed on."""
-    collected: list[str] = []
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.filterwarnings("always", message=pattern, category=category)
-        yield collected
-    for warning in caught:
-        if isinstance(warning.message, category) and re.match(pattern, str(warning.message)):
-            collected.append(error_text(warning.message))
-        else:
-            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+def warning_and_error_of(action: Callable[[], object], pattern: str) -> tuple[str, str]:
+    """The warning with this message and, where it is ignored, the error; the action runs for each."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=pattern)
+        warning = error_of(action)
+        warnings.filterwarnings("ignore", message=pattern)
+        return warning, error_of(action)

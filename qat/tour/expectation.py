@@ -1,40 +1,24 @@
 """What an experiment may expect, and when a measured value agrees with it."""
 
 import math
-from dataclasses import dataclass
 from typing import Any
-
-RELATIVE = 1e-6  # float32 keeps seven digits; an expected 0 must be exactly 0
-
-
-@dataclass(frozen=True)
-class AtMost:
-    """Expected: a number that is not greater than `limit`."""
-
-    limit: float
-
-
-@dataclass(frozen=True)
-class Contains:
-    """Expected: a message that contains `text`."""
-
-    text: str
 
 
 def agrees(expected: Any, measured: Any) -> bool:
-    """Whether a measured value agrees with the expected one: numbers to six digits, all else exactly."""
-    if isinstance(expected, AtMost):
-        return _is_number(measured) and measured <= expected.limit
-    if isinstance(expected, Contains):
-        return isinstance(measured, str) and expected.text in measured
-    if _is_number(expected) and _is_number(measured):
-        return math.isclose(expected, measured, rel_tol=RELATIVE)
-    if type(expected) is not type(measured):
-        return False
-    if isinstance(expected, (list, tuple)):
-        return len(expected) == len(measured) and all(map(agrees, expected, measured))
-    return bool(expected == measured)
+    """Whether a measured value agrees with the expected one: numbers to six digits, all else exactly.
 
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    An expected `{"contains": text}` is a message with this text; `{"at most": limit}` is a number that is
+    not greater than this one.
+    """
+    match expected, measured:
+        case (bool(), _) | (_, bool()):
+            return expected is measured
+        case {"contains": text}, str():
+            return text in measured
+        case {"at most": limit}, int() | float():
+            return bool(measured <= limit)
+        case int() | float(), int() | float():
+            return math.isclose(expected, measured, rel_tol=1e-6)  # of float32; 0 must be exactly 0
+        case [*parts], [*others] if type(expected) is type(measured):
+            return len(parts) == len(others) and all(map(agrees, parts, others))
+    return type(expected) is type(measured) and bool(expected == measured)

@@ -1,11 +1,12 @@
-"""Every function of the package that has a gradient: its formulas, and inputs to check them with."""
+"""Every function of the package that has a gradient: its formulas, and how it is checked."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+import yaml
 from torch import Tensor, nn
 
 import qat.gradients as gradients
@@ -18,23 +19,13 @@ from qat.quantizers import DorefaScale, IntGrid, LearnedScale, ObservedScale, Pa
 X = torch.linspace(-2.3, 2.4, 12, dtype=torch.float64).reshape(4, 3)
 Y = X.flip(0) / 3 - 0.2
 BOUNDS = (torch.tensor(-1.25, dtype=torch.float64), torch.tensor(0.75, dtype=torch.float64))
+FORMULAS = yaml.safe_load((Path(__file__).parent / "gradient_formulas.yaml").read_text(encoding="utf-8"))
 
 
-@dataclass(frozen=True)
-class GradientRow:
-    """A function and its formulas.
-
-    Attributes:
-        function: the function to check.
-        forward: its value, as a short formula.
-        gradient: the gradient of the first input, as a short formula.
-        surrogate: the gradient in torch operations, where it is not the derivative (see `check_gradient`).
-        inputs: the inputs of the check.
-    """
+class GradientRow(NamedTuple):
+    """A function, the gradient that it states where it is not the derivative, and the inputs of the check."""
 
     function: Callable[..., Any]
-    forward: str
-    gradient: str
     surrogate: Callable[..., Any] | None = None
     inputs: tuple[Any, ...] = (X,)
 
@@ -60,14 +51,6 @@ def _soft_staircase(g: Tensor, x: Tensor) -> Tensor:
     return g * 2.2 / torch.cosh(2.2 * r) ** 2 / (2 * np.tanh(1.1))
 
 
-QUANTIZER = Quantizer(IntGrid(3), ObservedScale(3, "ema"))
-QUANTIZER(torch.tensor([1.5]))  # observes: codes -3 .. 3 are the values -1.5 .. 1.5
-QUANTIZER.eval()
-LEARNED = Quantizer(IntGrid(3), LearnedScale(3)).eval()  # codes -3 .. 3 are the values
-PACT = Quantizer(IntGrid(3, signed=False), PactScale(7)).eval()  # the clip is 1
-DOREFA = Quantizer(IntGrid(3), DorefaScale(3)).eval()
-
-
 def _dorefa(g: Tensor, x: Tensor) -> Tensor:
     y = x.tanh()
     largest = y.abs().max()
@@ -75,95 +58,43 @@ def _dorefa(g: Tensor, x: Tensor) -> Tensor:
     return (1 - y * y) * (g / largest - own_share)
 
 
+QUANTIZER = Quantizer(IntGrid(3), ObservedScale(3, "ema"))
+QUANTIZER(torch.tensor([1.5]))  # observes: codes -3 .. 3 are the values -1.5 .. 1.5
+QUANTIZER.eval()
+LEARNED = Quantizer(IntGrid(3), LearnedScale(3)).eval()  # codes -3 .. 3 are the values
+PACT = Quantizer(IntGrid(3, signed=False), PactScale(7)).eval()  # the clip is 1
+DOREFA = Quantizer(IntGrid(3), DorefaScale(3)).eval()
+SINE = gradients.numpy_function(np.sin, lambda g, y, x: g * np.cos(x))
+
 # Where a function has several rows, a name has a comma and what is special about the row.
 ROWS: dict[str, GradientRow] = {
-    "round_zero": GradientRow(gradients.round_zero, "round(x)", "0"),
-    "round_ste": GradientRow(gradients.round_ste, "round(x)", "g", lambda g, x: g),
-    "round_ewgs": GradientRow(
-        gradients.round_ewgs,
-        "round(x)",
-        "g (1 + d sign(g) (x - round(x)))",
-        lambda g, x: g + 1e-3 * g.abs() * (x - x.round()),
-    ),
-    "round_soft": GradientRow(
-        gradients.round_soft, "round(x)", "g k (1 - tanh^2(k r)) / (2 tanh(k/2))", _soft_staircase
-    ),
-    "round_stochastic": GradientRow(gradients.round_stochastic, "floor(x + u)", "g", lambda g, x: g),
-    "sign_ste": GradientRow(
-        gradients.sign_ste,
-        "+1 if x >= 0 else -1",
-        "g where |x| <= 1, else 0",
-        lambda g, x: g * (x.abs() <= 1),
-    ),
-    "one_hot_argmax_ste": GradientRow(
-        gradients.one_hot_argmax_ste, "one_hot(argmax(x))", "g", lambda g, x: g
-    ),
-    "clamp": GradientRow(
-        lambda x: gradients.clamp(x, -1.25, 0.75),
-        "min(max(x, low), high)",
-        "g where low <= x <= high, else 0",
-    ),
-    "clamp, tensors": GradientRow(
-        gradients.clamp,
-        "min(max(x, low), high)",
-        "g inside, else 0; bounds: sum of g outside",
-        inputs=(X, *BOUNDS),
-    ),
-    "stop_gradient": GradientRow(gradients.stop_gradient, "x", "none", lambda g, x: torch.zeros_like(g)),
-    "scale_gradient": GradientRow(
-        lambda x: gradients.scale_gradient(x, -0.3), "x", "factor g", lambda g, x: -0.3 * g
-    ),
+    "round_zero": GradientRow(gradients.round_zero),
+    "round_ste": GradientRow(gradients.round_ste, lambda g, x: g),
+    "round_ewgs": GradientRow(gradients.round_ewgs, lambda g, x: g + 1e-3 * g.abs() * (x - x.round())),
+    "round_soft": GradientRow(gradients.round_soft, _soft_staircase),
+    "round_stochastic": GradientRow(gradients.round_stochastic, lambda g, x: g),
+    "sign_ste": GradientRow(gradients.sign_ste, lambda g, x: g * (x.abs() <= 1)),
+    "one_hot_argmax_ste": GradientRow(gradients.one_hot_argmax_ste, lambda g, x: g),
+    "clamp": GradientRow(lambda x: gradients.clamp(x, -1.25, 0.75)),
+    "clamp, tensors": GradientRow(gradients.clamp, inputs=(X, *BOUNDS)),
+    "stop_gradient": GradientRow(gradients.stop_gradient, lambda g, x: torch.zeros_like(g)),
+    "scale_gradient": GradientRow(lambda x: gradients.scale_gradient(x, -0.3), lambda g, x: -0.3 * g),
     "clip_gradient_value": GradientRow(
-        lambda x: gradients.clip_gradient_value(x, 0.8),
-        "x",
-        "min(max(g, -limit), limit)",
-        lambda g, x: g.clamp(-0.8, 0.8),
+        lambda x: gradients.clip_gradient_value(x, 0.8), lambda g, x: g.clamp(-0.8, 0.8)
     ),
     "clip_gradient_norm": GradientRow(
-        lambda x: gradients.clip_gradient_norm(x, 1.0),
-        "x",
-        "g min(1, limit / |g|)",
-        lambda g, x: g / g.norm().clamp(min=1),
+        lambda x: gradients.clip_gradient_norm(x, 1.0), lambda g, x: g / g.norm().clamp(min=1)
     ),
-    "refuse_second_derivative": GradientRow(_Cube.apply, "x^3 (in a Function)", "3 g x^2"),
-    "logsumexp": GradientRow(gradients.logsumexp, "log(sum(exp(x)))", "g softmax(x)"),
-    "relu_soft": GradientRow(
-        gradients.relu_soft, "max(x, 0)", "g sigmoid(x)", lambda g, x: g * torch.sigmoid(x)
-    ),
-    "numpy_function": GradientRow(
-        gradients.numpy_function(np.sin, lambda g, y, x: g * np.cos(x)), "np.sin(x)", "g np.cos(x)"
-    ),
-    "recompute": GradientRow(lambda x: recompute(nn.Tanh(), x), "tanh(x)", "g (1 - tanh^2(x)), recomputed"),
-    "Quantizer": GradientRow(
-        QUANTIZER,
-        "clamp(round(x / s)) s",
-        "g where low <= round(x / s) <= high",
-        lambda g, x: g * ((x / 0.5).round().abs() <= 3),
-    ),
-    "Quantizer, learned scale": GradientRow(
-        LEARNED,
-        "round(clamp(x / s)) s",
-        "g where low <= x / s <= high; s: sum g (code - x / s)",
-        lambda g, x: g * (x.abs() <= 3),
-    ),
-    "Quantizer, PACT": GradientRow(
-        PACT,
-        "round(clamp(x, 0, clip) / s) s",
-        "g where 0 <= x < clip; clip: sum g where x >= clip",
-        lambda g, x: g * ((x >= 0) & (x < 1)),
-    ),
-    "Quantizer, DoReFa": GradientRow(
-        DOREFA, "round(tanh(x) / max|tanh(x)| / s) s", "the gradient of tanh(x) / max|tanh(x)|", _dorefa
-    ),
-    "huber_loss": GradientRow(huber_loss, "e^2/2 or d(|e| - d/2)", "g e or g d sign(e)", inputs=(X, Y)),
-    "cross_entropy": GradientRow(
-        lambda x: cross_entropy(x, torch.tensor([0, 2, 1, 1]), label_smoothing=0.1),
-        "logsumexp(x) - x[target]",
-        "g (softmax(x) - target) / N",
-    ),
-    "distillation_loss": GradientRow(
-        lambda x: distillation_loss(x, Y, "kl", temperature=2.0),
-        "T^2 KL(teacher || student)",
-        "g T (student - teacher) / N",
-    ),
+    "refuse_second_derivative": GradientRow(_Cube.apply),
+    "logsumexp": GradientRow(gradients.logsumexp),
+    "relu_soft": GradientRow(gradients.relu_soft, lambda g, x: g * torch.sigmoid(x)),
+    "numpy_function": GradientRow(SINE),
+    "recompute": GradientRow(lambda x: recompute(nn.Tanh(), x)),
+    "Quantizer": GradientRow(QUANTIZER, lambda g, x: g * ((x / 0.5).round().abs() <= 3)),
+    "Quantizer, learned scale": GradientRow(LEARNED, lambda g, x: g * (x.abs() <= 3)),
+    "Quantizer, PACT": GradientRow(PACT, lambda g, x: g * ((x >= 0) & (x < 1))),
+    "Quantizer, DoReFa": GradientRow(DOREFA, _dorefa),
+    "huber_loss": GradientRow(huber_loss, inputs=(X, Y)),
+    "cross_entropy": GradientRow(lambda x: cross_entropy(x, torch.tensor([0, 2, 1, 1]), label_smoothing=0.1)),
+    "distillation_loss": GradientRow(lambda x: distillation_loss(x, Y, "kl", temperature=2.0)),
 }

@@ -1,9 +1,6 @@
 """The graph of one backward as data: nodes, and arrows that carry a value forward and a gradient back."""
 
 from dataclasses import dataclass
-from typing import Literal
-
-NodeKind = Literal["input", "detached", "operation", "custom", "output"]  # detached: not on the graph
 
 
 @dataclass(frozen=True)
@@ -11,7 +8,7 @@ class GraphNode:
     """A leaf tensor, an operation, or the output where the backward starts."""
 
     name: str  # of the tensor, or of the class of its `grad_fn`
-    kind: NodeKind
+    kind: str  # input, detached (not on the graph), operation, custom or output
     count: int = 1  # of equal operations in a row that this node stands for
     differences: str = ""  # the gradient of an input by central differences
     agrees: bool = True  # whether they equal the gradient that autograd computed
@@ -33,8 +30,8 @@ class GraphArrow:
 class TracedGraph:
     """A graph after its backward has run."""
 
-    nodes: tuple[GraphNode, ...]  # inputs and operations; the output comes last
-    arrows: tuple[GraphArrow, ...]  # in the direction of the forward
+    nodes: list[GraphNode]  # inputs and operations; the output comes last
+    arrows: list[GraphArrow]  # in the direction of the forward
     caption: str = ""
     differs: str = ""  # why the gradients do not equal central differences; empty where they must
     error: str = ""  # that the backward raised

@@ -1,7 +1,9 @@
 """The tour as one HTML page that loads nothing else."""
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterable
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader
@@ -9,22 +11,14 @@ from jinja2 import Environment, FileSystemLoader
 from qat.tour.drawing import draw
 from qat.tour.experiment import Chapter, Finished
 from qat.tour.text import readable
-from qat.whole_file import write_whole
 
 
-def html_page(tour: Sequence[tuple[Chapter, Sequence[Finished]]]) -> str:
-    """The whole page."""
+def html_page(tour: Iterable[tuple[Chapter, Finished]]) -> str:
+    """The whole page, of what `run_tour` yields."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters |= {"readable": readable, "draw": draw, "source": inspect.getsource}
-    return environment.get_template("page.html").render(tour=tour)
-
-
-def write_page(path: str | Path, tour: Sequence[tuple[Chapter, Sequence[Finished]]]) -> Path:
-    """Write the page; an existing file is replaced at once and is never half-written.
-
-    Raises:
-        ValueError: the folder does not exist or is not writable, or the path is a folder.
-    """
-    return write_whole(path, html_page(tour).encode())
+    groups = groupby(tour, itemgetter(0))
+    chapters = [(chapter, [finished for _, finished in group]) for chapter, group in groups]
+    return environment.get_template("page.html").render(tour=chapters)

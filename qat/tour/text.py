@@ -4,8 +4,6 @@ from typing import Any
 
 from torch import Tensor
 
-from qat.tour.expectation import AtMost, Contains
-
 LONGEST = 38  # characters of a tensor's elements
 LONGEST_EXCERPT = 100  # characters of a message in the terminal; the page shows all of it
 
@@ -30,22 +28,24 @@ def short(x: Tensor) -> str:
 
 def readable(value: Any) -> str:
     """An expected or measured value as text: numbers with at most six digits."""
-    if isinstance(value, AtMost):
-        return f"at most {number(value.limit)}"
-    if isinstance(value, Contains):
-        return f"contains: {value.text}"
-    if isinstance(value, list):
-        return f"[{', '.join(map(readable, value))}]"
-    if isinstance(value, tuple):
-        return f"({', '.join(map(readable, value))})"
-    return str(value) if value is None or isinstance(value, (bool, str)) else number(value, 6)
+    match value:
+        case {"contains": text}:
+            return f"contains: {text}"
+        case {"at most": limit}:
+            return f"at most {readable(limit)}"
+        case [*parts]:
+            text = ", ".join(map(readable, parts))
+            return f"({text})" if isinstance(value, tuple) else f"[{text}]"
+        case None | bool() | str():
+            return str(value)
+    return number(value, 6)
 
 
 def excerpt(expected: Any, measured: Any) -> str:
     """The measured value as text that is not too long; of a long message, the part that was expected."""
     text = readable(measured)
-    start = text.find(expected.text) if isinstance(expected, Contains) else 0
     if len(text) <= LONGEST_EXCERPT:
         return text
-    end = max(start, 0) + LONGEST_EXCERPT
-    return "... " * (start > 0) + text[max(start, 0) : end].rstrip() + " ..." * (end < len(text))
+    start = max(0, text.find(expected["contains"])) if isinstance(expected, dict) else 0
+    end = start + LONGEST_EXCERPT
+    return "... " * (start > 0) + text[start:end].rstrip() + " ..." * (end < len(text))

@@ -4,7 +4,7 @@ Nodes and arrows are read from `grad_fn.next_functions`. Hooks on these nodes re
 backward runs, so the graph shows what autograd really did.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -12,10 +12,10 @@ from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import Node
 
-from qat.tour.differences import central_differences, is_close
+from qat.gradients.check.function_at_point import central_differences
 from qat.tour.errors import NO_ERROR, error_of
 from qat.tour.experiment import Measured
-from qat.tour.graph import GraphArrow, GraphNode, NodeKind, TracedGraph
+from qat.tour.graph import GraphArrow, GraphNode, TracedGraph
 from qat.tour.text import short
 
 
@@ -37,8 +37,7 @@ def differentiate(
     inputs = [x for x in options.values() if isinstance(x, Tensor)]
     y = function(*inputs)
     graph = trace(y.sum(), check=lambda *x: (check or function)(*x).sum(), **options, y=y)
-    values = {"error": graph.error} if graph.error else {"forward": y, "gradient": inputs[0].grad}
-    return Measured(values, [graph])
+    return {"error": graph.error} if graph.error else {"forward": y, "gradient": inputs[0].grad}, [graph]
 
 
 def trace(
@@ -64,14 +63,10 @@ def trace(
     # Read the values now: an experiment may change the tensors later.
     values = {name: f"{name} = {short(x)}" for name, x in tensors.items()} | {"": ""}
     functions = _inputs_first(output.grad_fn, [])
-    names = {function: _name(function, tensors) for function in functions}
+    name_of = {x.grad_fn or x: name for name, x in reversed(tensors.items())}
+    names = {function: name_of.get(getattr(function, "variable", function), "") for function in functions}
     error, sent = _run_backward(output, seed, functions)
-    compared: dict[str, Any] = {}
-    if check and not error:
-        leaves = {name: x for name, x in tensors.items() if x.is_leaf}
-        for name, found in central_differences(check, leaves, seed).items():
-            agrees = is_close(tensors[name].grad, found)
-            compared[name] = {"differences": short(found), "agrees": agrees}
+    compared = _differences(check, seed, tensors) if check and not error else {}
     edges = _edges(functions, sent)
     shown_by = _merge_rows(names, edges)
     shown = [function for function in functions if shown_by[function] is function]
@@ -81,14 +76,14 @@ def trace(
         if hasattr(function, "variable"):
             nodes.append(GraphNode(names[function] or "leaf", "input", **compared.get(names[function], {})))
         else:
-            kind: NodeKind = "custom" if isinstance(function, BackwardCFunction) else "operation"
+            kind = "custom" if isinstance(function, BackwardCFunction) else "operation"
             nodes.append(GraphNode(type(function).__name__, kind, count, raises=raises))
     for name, x in tensors.items():
         if name not in names.values() and x is not output:
             nodes.append(GraphNode(values[name], "detached", **compared.get(name, {})))
     arrows = [
-        GraphArrow(shown.index(one), shown.index(shown_by[other]), values[names[one]], _sum(texts))
-        for (one, other), texts in edges.items()
+        GraphArrow(shown.index(one), shown.index(shown_by[other]), values[names[one]], gradients)
+        for (one, other), gradients in edges.items()
         if one in shown
     ]
     if functions:
@@ -97,7 +92,7 @@ def trace(
         arrows = [GraphArrow(n, n + 1, broken=True) for n in range(len(nodes))]
     nodes.append(GraphNode("out" if functions else f"out = {short(output)}", "output"))
     agree = all(one["agrees"] for one in compared.values()) if compared else None
-    return TracedGraph(tuple(nodes), tuple(arrows), caption, differs, error, agree)
+    return TracedGraph(nodes, arrows, caption, differs, error, agree)
 
 
 def _inputs_first(function: Node | None, found: list[Node]) -> list[Node]:
@@ -109,36 +104,54 @@ def _inputs_first(function: Node | None, found: list[Node]) -> list[Node]:
     return found
 
 
-def _name(function: Node, tensors: dict[str, Tensor]) -> str:
-    """The name of the leaf that belongs to a node, or of the tensor that the node computed, or empty."""
-    for name, x in tensors.items():
-        if getattr(function, "variable", None) is x or x.grad_fn is function:
-            return name
-    return ""
+def _differences(
+    check: Callable[..., Tensor], seed: Tensor, tensors: dict[str, Tensor]
+) -> dict[str, dict[str, Any]]:
+    """By name of a leaf that requires a gradient: the fields of its node."""
+    leaves = {name: x for name, x in tensors.items() if x.is_leaf}
+    learned = {place: name for place, (name, x) in enumerate(leaves.items()) if x.requires_grad}
+    wide = [x.detach().double() for x in leaves.values()]
+    with torch.no_grad():
+        found = central_differences(lambda xs: (check(*xs) * seed).sum(), wide, [*learned])
+    fields = {}
+    for name, expected in zip(learned.values(), found, strict=True):
+        gradient = leaves[name].grad
+        got = torch.zeros_like(expected) if gradient is None else gradient.double()
+        agrees = torch.allclose(got, expected, rtol=1e-4, atol=1e-4)  # most gradients are float32
+        fields[name] = {"differences": short(expected), "agrees": agrees}
+    return fields
 
 
 def _run_backward(output: Tensor, seed: Tensor, functions: list[Node]) -> tuple[str, dict[Node, Any]]:
     """The error, or empty, and the gradients that each node passed on; None where it began and raised."""
     sent: dict[Node, list[str] | None] = {}
+
+    def record(function: Node, gradients: Iterable[Tensor | None]) -> None:
+        sent[function] = ["" if g is None else short(g) for g in gradients]
+
     handles = []
     for function in functions:
         handles.append(function.register_prehook(lambda _, f=function: sent.update({f: None})))
-        handles.append(function.register_hook(lambda grads, _, f=function: sent.update({f: _texts(grads)})))
+        handles.append(function.register_hook(lambda gradients, _, f=function: record(f, gradients)))
     error = error_of(lambda: output.backward(seed))
     for handle in handles:
         handle.remove()
     return "" if error == NO_ERROR else error, sent
 
 
-def _edges(functions: list[Node], sent: dict[Node, Any]) -> dict[tuple[Node, Node], list[str]]:
-    """From node to node, in the direction of the forward: the gradients that came back."""
+def _edges(functions: list[Node], sent: dict[Node, Any]) -> dict[tuple[Node, Node], str]:
+    """From node to node, in the direction of the forward: the gradients that came back, on all paths."""
     edges: dict[tuple[Node, Node], list[str]] = {}
     for function in functions:
         gradients = sent.get(function) or [""] * len(function.next_functions)
         for (before, _), text in zip(function.next_functions, gradients, strict=True):
             if before is not None:
                 edges.setdefault((before, function), []).append(text)
-    return edges
+    # x * x has two paths
+    return {
+        pair: f"{len(texts)} x {texts[0]}" if len(texts) > 1 == len(set(texts)) else " + ".join(texts)
+        for pair, texts in edges.items()
+    }
 
 
 def _merge_rows(names: dict[Node, str], edges: Iterable[tuple[Node, Node]]) -> dict[Node, Node]:
@@ -150,14 +163,3 @@ def _merge_rows(names: dict[Node, str], edges: Iterable[tuple[Node, Node]]) -> d
         if same and alone and not names[one]:
             shown_by[one] = shown_by[other]
     return shown_by
-
-
-def _texts(gradients: Sequence[Tensor | None]) -> list[str]:
-    return ["" if g is None else short(g) for g in gradients]
-
-
-def _sum(texts: list[str]) -> str:
-    """The gradients of all paths from one node to another: x * x has two of them."""
-    if len(texts) > 1 and len(set(texts)) == 1:
-        return f"{len(texts)} x {texts[0]}"
-    return " + ".join(texts)

@@ -16,11 +16,7 @@ FIXED = ("optimizer", "float_epochs", "freeze_epoch", "freeze_batchnorm_epoch") 
 
 
 def read_ckpt(argument: str, path: str | Path) -> dict[str, Any]:
-    """Read the content of a .ckpt file that `fit` wrote, with its tensors on the CPU.
-
-    Args:
-        argument: the name of the option that held the path, for error messages.
-        path: of the file.
+    """The content of a .ckpt file that `fit` wrote, with its tensors on the CPU.
 
     Raises:
         ValueError: there is no such file, `fit` did not write it, or a qat wrote it that did not note its
@@ -39,10 +35,9 @@ def read_ckpt(argument: str, path: str | Path) -> dict[str, Any]:
     if missing:
         raise _refusal(argument, path, f"it has no {missing[0]}")
     if "qat_version" not in content:
-        raise ValueError(
-            f"{argument} {path} was written by qat 0.1.0 or earlier, whose .ckpt files qat {version('qat')} "
-            "does not read; train the network again, or use that version"
-        )
+        wrote = f"{argument} {path} was written by qat 0.1.0 or earlier"
+        rule = f"whose .ckpt files qat {version('qat')} does not read"
+        raise ValueError(f"{wrote}, {rule}; train the network again, or use that version")
     return dict(content)
 
 
@@ -66,25 +61,19 @@ def load_state(
     try:
         model.load_state_dict(ckpt["state_dict"], strict=True)
     except ValueError as error:
-        raise ValueError(
-            f"{argument} {path} is of another quantization than this configuration ({remedy(ckpt)}): {error}"
-        ) from error
+        rule = f"{argument} {path} is of another quantization than this configuration"
+        raise ValueError(f"{rule} ({remedy(ckpt)}): {error}") from error
     except RuntimeError as error:  # torch writes a title, then a line for each problem
         first = one_line(str(error).partition("\n")[2].partition("\n")[0]).rstrip(". ")
-        raise ValueError(
-            f"{argument} {path} is of another model than this configuration ({remedy(ckpt)}): {first}"
-        ) from error
+        rule = f"{argument} {path} is of another model than this configuration"
+        raise ValueError(f"{rule} ({remedy(ckpt)}): {first}") from error
     model.on_load_checkpoint(ckpt)
 
 
 def check_resumable(
     ckpt: Mapping[str, Any], path: str | Path, hparams: Mapping[str, Any], max_epochs: int | None
 ) -> None:
-    """Check that a run with the hyper-parameters `hparams` can be resumed and has epochs left to train.
-
-    Raises:
-        ValueError: the optimizer state is missing, an option that must stay has changed, or no epoch is left.
-    """
+    """Raise ValueError unless a run with these hyper-parameters can be resumed and has epochs left."""
     missing = [key for key in RESUME_KEYS if key not in ckpt]
     if missing:
         raise _refusal("ckpt_path", Path(path), f"it has no {missing[0]}")

@@ -36,31 +36,31 @@ class Classifier(LightningModule):
     Args:
         name: the network: lenet, small_cnn, resnet8, resnet20, resnet56, or the import path of a user-defined
             one that takes `input_shape` and `classes`, such as `my_module.MyNet`.
-        options: further arguments of the network, such as `width` or `dropout`.
+        options: additional arguments of the network, such as `width` or `dropout`.
         input_shape: `(C, H, W)` of one image.
         classes: number of classes, >= 2.
         loss: `huber` on one-hot targets, or `cross_entropy`.
         quantization: bits, gradients and scales.
         checkpoint: glob patterns of module names; these blocks are recomputed in the backward.
-        pack: keep the outputs of quantizers as packed codes until the backward; this changes nothing but the
-            memory.
-        compile: compile the network with `torch.compile`. Compiling takes about a minute, which a long run
-            gains back. Not possible together with `pack`.
+        pack: save the outputs of quantizers as packed codes until the backward. This only reduces memory;
+            results do not change.
+        compile: compile the network with `torch.compile`. Compiling takes about a minute, so it is
+            useful for long runs. Not possible together with `pack`.
         optimizer: `adamw`, or `sgd` with Nesterov momentum 0.9.
         learning_rate: peak of the one-cycle schedule, > 0.
-        weight_decay: of the weights of convolution and linear layers, >= 0. It moves a weight even where its
+        weight_decay: weight decay of convolution and linear weights, >= 0. It changes a weight even if its
             gradient is zero.
         seed: decides every random draw of a training epoch (dropout), together with epoch and process, >= 0.
-        teacher: the .ckpt file of a run (float, for example) whose logits the network learns as well; None:
-            no teacher.
+        teacher: the .ckpt file of a (float) run for distillation: the network is also trained on the logits
+            of this run. None: no teacher.
         distillation: how the distance to the teacher's logits is measured, `kl` or `huber`.
-        distillation_weight: factor of that distance beside the loss of the task, >= 0.
-        start: the .ckpt file of a float run of the same network, whose weights this run starts from; a
-            resumed run does not read it. None: random weights.
+        distillation_weight: factor of that distance, which is added to the loss of the task, >= 0.
+        start: the .ckpt file of a float run of the same network, which provides the initial weights. It is
+            not read when a run is resumed. None: random weights.
         scale_learning_rate: the learning rate of learned scales as a multiple of `learning_rate`, >= 0.
-            Scales follow the same schedule and do not decay.
+            Scales follow the same schedule and have no weight decay.
         float_epochs: the number of float epochs before the first quantized one, >= 0.
-        freeze_epoch: the first epoch with frozen ranges, counted from 0, above `float_epochs`; None: never.
+        freeze_epoch: the first epoch with frozen scales, counted from 0, > `float_epochs`; None: never.
         freeze_batchnorm_epoch: the first epoch with frozen BatchNorm statistics, >= 0; None: never.
 
     Raises:
@@ -100,21 +100,18 @@ class Classifier(LightningModule):
         shape = tuple(input_shape)
         check_hyperparameters(optimizer, classes, learning_rate, weight_decay, scale_learning_rate, seed)
         if pack and compile:
-            raise ValueError(
-                "pack must be false with compile true: a graph cannot hold packed tensors; choose one"
-            )
+            why = "a graph cannot hold packed tensors; choose one"
+            raise ValueError(f"pack must be false with compile true: {why}")
         Phases(float_epochs, freeze_epoch, freeze_batchnorm_epoch)  # refuses wrong numbers before the work
         plain = {"quantization": plain_types(quantization), "options": dict(options)}
         self.save_hyperparameters(plain | {"input_shape": list(shape), "checkpoint": list(checkpoint)})
         self.training_loss = training_loss(loss, distillation, distillation_weight, teacher is not None)
         self.task_loss, self.seed = LOSSES[loss], seed
-        self._teacher: tuple[
-            LightningModule, ...
-        ] = ()  # in a tuple, so that it is no part of this module's state
+        # In a tuple, so that it is no part of this module's state.
+        self._teacher: tuple[LightningModule, ...] = ()
         self._started = start is None
-        self.model = quantize(
-            build_network(name, shape, classes, options), quantization, torch.zeros(2, *shape)
-        )
+        network = build_network(name, shape, classes, options)
+        self.model = quantize(network, quantization, torch.zeros(2, *shape))
         checkpoint_blocks(self.model, list(checkpoint))
         self.model.to(memory_format=torch.channels_last)  # convolutions are a fifth faster
         self._compiled = CompiledNetwork(self.model) if compile else None

@@ -9,22 +9,19 @@ from torch import Tensor, nn
 
 from qat.progress import tracked
 from qat.quantizers import Quantizer, compile_kernels, use_eager_kernels
+from qat.torch_private import has_forward_hooks
 
 log = logging.getLogger(__name__)
 
-LONG = (
-    5e8  # input values of the network over a whole run; in a shorter run, compiling costs more than it saves
-)
+# Input values of the network over a whole run; in a shorter run, compiling costs more than it saves.
+LONG = 5e8
 
 
 class CompiledNetwork:
     """A network whose full training batches run through `torch.compile`.
 
     A short last batch, evaluation, and a batch on which forward hooks are set run eagerly, because each of
-    them would be compiled anew.
-
-    Args:
-        network: any module; a graph break is an error.
+    them would be compiled anew. A graph break is an error.
     """
 
     def __init__(self, network: nn.Module) -> None:
@@ -34,15 +31,10 @@ class CompiledNetwork:
 
     def __call__(self, images: Tensor) -> Tensor:
         """Shape: `(N, C, H, W)` -> that of the network's output."""
-        if not self.network.training or has_forward_hooks(self.network):
+        if not self.network.training or any(map(has_forward_hooks, self.network.modules())):
             return self.network(images)
         self.size = self.size or len(images)
         return self._compiled(images) if len(images) == self.size else self.network(images)
-
-
-def has_forward_hooks(network: nn.Module) -> bool:
-    """Whether a forward hook is set on any module. torch has no public way to ask; tested with torch 2.14."""
-    return any(module._forward_hooks for module in network.modules())
 
 
 def prepare_kernels(network: nn.Module, trainer: Trainer, device: torch.device, elements: int) -> None:

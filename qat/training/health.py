@@ -1,9 +1,8 @@
 """Warns of quantized layers that train badly: clipped values, unchanging weights, oscillating codes."""
 
 import logging
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from lightning import Callback, LightningModule, Trainer
@@ -19,8 +18,7 @@ from qat.training.network import network_of
 Shares = dict[str, dict[str, float]]  # {layer: {statistic: value}}
 
 
-@dataclass(frozen=True)
-class Limit:
+class Limit(NamedTuple):
     """The share, 0..1, above which a statistic is worth a warning, what it means, and what may help."""
 
     share: float
@@ -28,18 +26,12 @@ class Limit:
     remedy: str
 
 
+CLIPPED, UNCHANGED = "of the activations are clipped", "of the weights keep their code all epoch"
+OSCILLATING = "of the weights oscillate between codes"
 LIMITS = {
-    "clipped": Limit(
-        0.10, "of the activations are clipped", "activation_scale learned, or more activation_bits"
-    ),
-    "unchanged": Limit(
-        0.95, "of the weights keep their code all epoch", "a higher learning_rate, or weight_scale learned"
-    ),
-    "oscillating": Limit(
-        0.20,
-        "of the weights oscillate between codes",
-        "a lower learning_rate, or frozen ranges (freeze_epoch)",
-    ),
+    "clipped": Limit(0.10, CLIPPED, "activation_scale learned, or more activation_bits"),
+    "unchanged": Limit(0.95, UNCHANGED, "a higher learning_rate, or weight_scale learned"),
+    "oscillating": Limit(0.20, OSCILLATING, "a lower learning_rate, or frozen ranges (freeze_epoch)"),
 }
 ENOUGH = 4  # updates: in an epoch with fewer, weights that stand still or oscillate mean nothing
 FULL_RATE = 0.5  # of the peak: at a lower learning rate, weights are meant to stand still
@@ -96,7 +88,9 @@ class Health(Callback):
     ) -> None:
         if batch_idx == 0:  # not at the start of the epoch, where another callback may still change the phase
             self._begin_epoch(network_of(pl_module))
-        self._rate = max([self._rate, *_relative_rates(trainer)])
+        groups = [group for optimizer in trainer.optimizers for group in optimizer.param_groups]
+        rates = [float(g["lr"] / g.get("initial_lr", g["lr"])) for g in groups if g["lr"] > 0]
+        self._rate = max([self._rate, *rates])
         if batch_idx % self.every == 0:
             self._hooks = [
                 statistics.quantizer.register_forward_hook(statistics.update, with_kwargs=True)
@@ -154,9 +148,7 @@ class Health(Callback):
     def _compute(self) -> Shares:
         """The statistics of the epoch. All of them travel in one tensor: the only wait of the epoch."""
         keys = [(layer, name, value) for layer, s in self._observed for name, value in s.compute().items()]
-        if not keys:
-            return {}
-        values = torch.stack([value.float() for _, _, value in keys]).tolist()
+        values = torch.stack([value.float() for _, _, value in keys]).tolist() if keys else []
         shares: Shares = {}
         for (layer, name, _), value in zip(keys, values, strict=True):
             shares.setdefault(layer, {})[name] = value
@@ -166,24 +158,15 @@ class Health(Callback):
         for name, limit in LIMITS.items():
             if name == "unchanged" and self._rate < FULL_RATE:
                 continue
-            bad = {layer: s[name] for layer, s in shares.items() if s.get(name, 0.0) > limit.share}
+            above = {layer: s[name] for layer, s in shares.items() if s.get(name, 0.0) > limit.share}
+            new = {layer: share for layer, share in above.items() if (layer, name) not in self._warned}
+            quantizers = {layer: self._weights[layer].quantizer for layer in new if layer in self._weights}
             if name == "oscillating":
-                bits = {layer: self._weights[layer].quantizer.grid.bits for layer in bad}
-                bad = {layer: share for layer, share in bad.items() if bits[layer] <= COARSE}
-            new = [layer for layer in bad if (layer, name) not in self._warned]
+                new = {layer: new[layer] for layer in new if quantizers[layer].grid.bits <= COARSE}
             self._warned |= {(layer, name) for layer in new}
             if new and self.warns:
                 remedy = limit.remedy
-                roundings = {
-                    self._weights[layer].quantizer.rounding for layer in new if layer in self._weights
-                }
-                if name == "unchanged" and roundings == {round_zero}:
+                if name == "unchanged" and {quantizers[layer].rounding for layer in new} == {round_zero}:
                     remedy = "rounding ste: the gradient of rounding zero is zero"
-                share, layers = 100 * max(bad[layer] for layer in new), ", ".join(new)
+                share, layers = 100 * max(new.values()), ", ".join(new)
                 log.warning("health: up to %.0f %% %s in %s; try %s", share, limit.meaning, layers, remedy)
-
-
-def _relative_rates(trainer: Trainer) -> list[float]:
-    """The learning rate of each parameter group as a share of its peak."""
-    groups = [group for optimizer in trainer.optimizers for group in optimizer.param_groups]
-    return [float(g["lr"] / g.get("initial_lr", g["lr"])) for g in groups if g["lr"] > 0]

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
+from math import inf
 from typing import Any, Literal
 
 from torch.optim import SGD, AdamW, Optimizer
@@ -12,34 +13,27 @@ from qat.layers import Quantization
 from qat.names import unknown_name
 
 OptimizerName = Literal["adamw", "sgd"]
-OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
-    "adamw": AdamW,
-    "sgd": partial(SGD, momentum=0.9, nesterov=True),
-}
+NESTEROV = partial(SGD, momentum=0.9, nesterov=True)
+OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {"adamw": AdamW, "sgd": NESTEROV}
 
 
 def check_hyperparameters(
     optimizer: str, classes: int, rate: float, decay: float, scale_rate: float, seed: int
 ) -> None:
-    """Check that each value is in its range.
-
-    Raises:
-        ValueError: a value is out of range, or the optimizer is unknown.
-    """
+    """Raise ValueError for a value that is out of its range, or an unknown optimizer."""
     if optimizer not in OPTIMIZERS:
         raise unknown_name("optimizer", optimizer, OPTIMIZERS)
-    if classes < 2:
-        raise ValueError(f"classes must be at least 2, got {classes}")
-    if not 0.0 < rate < float("inf"):
-        raise ValueError(f"learning_rate must be > 0 and finite, got {rate}; 0.01 suits adamw")
-    if not 0.0 <= decay < float("inf"):
-        raise ValueError(f"weight_decay must be >= 0 and finite, got {decay}; 0 switches it off")
-    if not 0.0 <= scale_rate < float("inf"):
-        raise ValueError(
-            f"scale_learning_rate must be >= 0 and finite, got {scale_rate}; 1 is the rate of the weights"
-        )
-    if seed < 0:
-        raise ValueError(f"seed must be >= 0, got {seed}; any small number will do")
+    scale_rule = "scale_learning_rate must be >= 0 and finite"
+    rules = {
+        f"classes must be at least 2, got {classes}": classes >= 2,
+        f"learning_rate must be > 0 and finite, got {rate}; 0.01 suits adamw": 0.0 < rate < inf,
+        f"weight_decay must be >= 0 and finite, got {decay}; 0 switches it off": 0.0 <= decay < inf,
+        f"{scale_rule}, got {scale_rate}; 1 is the rate of the weights": 0.0 <= scale_rate < inf,
+        f"seed must be >= 0, got {seed}; any small number will do": seed >= 0,
+    }
+    for rule, holds in rules.items():
+        if not holds:
+            raise ValueError(rule)
 
 
 def plain_types(quantization: Quantization) -> dict[str, Any]:

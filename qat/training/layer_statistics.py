@@ -39,10 +39,8 @@ class ActivationStatistics:
 
     def compute(self) -> dict[str, Tensor]:
         """`clipped`: the share of clipped values, 0..1; `activation_scale`: the mean of the last scale."""
-        return {
-            "clipped": self._clipped / self._seen.to(self._clipped.device),
-            "activation_scale": self._scale,
-        }
+        clipped = self._clipped / self._seen.to(self._clipped.device)
+        return {"clipped": clipped, "activation_scale": self._scale}
 
 
 class WeightStatistics:

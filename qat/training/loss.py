@@ -18,10 +18,8 @@ def one_hot_huber(logits: Tensor, labels: Tensor) -> Tensor:
     return huber_loss(logits, F.one_hot(labels, logits.shape[1]).to(logits.dtype))
 
 
-LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "huber": one_hot_huber,
-    "cross_entropy": cross_entropy,
-}
+Loss = Callable[[Tensor, Tensor], Tensor]
+LOSSES: dict[str, Loss] = {"huber": one_hot_huber, "cross_entropy": cross_entropy}
 
 
 def training_loss(
@@ -29,20 +27,16 @@ def training_loss(
 ) -> WeightedLoss:
     """The loss of a training step, with the terms `task(logits, labels)` and `distillation(logits, teacher)`.
 
-    Without a teacher there is no second term; `distillation_weight` is its factor, finite and >= 0.
-
-    Raises:
-        ValueError: a name is unknown or the weight is out of range.
+    Without a teacher there is no second term; `distillation_weight` is its factor, finite and >= 0. Raises
+    ValueError for an unknown name or a weight that is out of range.
     """
     if loss not in LOSSES:
         raise unknown_name("loss", loss, LOSSES)
     if distillation not in get_args(DistillationName):
         raise unknown_name("distillation", distillation, get_args(DistillationName))
     if not 0 <= distillation_weight < float("inf"):
-        raise ValueError(
-            f"distillation_weight must be >= 0 and finite, got {distillation_weight}; "
-            "1 counts as much as the task"
-        )
+        rule = "distillation_weight must be >= 0 and finite"
+        raise ValueError(f"{rule}, got {distillation_weight}; 1 counts as much as the task")
     terms = {"task": Term(LOSSES[loss], ("logits", "labels"))}
     if has_teacher:
         distance = partial(distillation_loss, kind=distillation)

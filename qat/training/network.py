@@ -20,14 +20,10 @@ def network_of(module: LightningModule) -> nn.Module:
 
 
 def build_network(name: str, shape: tuple[int, ...], classes: int, options: Mapping[str, Any]) -> nn.Module:
-    """Build a float network.
+    """Build a float network for images of a shape `(C, H, W)`.
 
-    Args:
-        name: of `qat.models`, or the import path of a user-defined class or function that takes
-            `input_shape`, `classes` and perhaps more: `my_module.MyNet`.
-        shape: `(C, H, W)` of one image.
-        classes: number of logits.
-        options: further arguments of the network.
+    `name` is one of `qat.models`, or the import path of a user-defined class or function that takes
+    `input_shape`, `classes` and perhaps more, its `options`: `my_module.MyNet`.
 
     Raises:
         ValueError: the name or an option is unknown, or the network cannot be built with these arguments.
@@ -48,9 +44,8 @@ def build_network(name: str, shape: tuple[int, ...], classes: int, options: Mapp
     try:
         return build(input_shape=shape, classes=classes, **options)
     except (TypeError, ValueError, RuntimeError, ArithmeticError) as error:  # torch checks some arguments
-        raise ValueError(
-            f"{name} cannot be built with options {dict(options)} for images {shape}: {error}"
-        ) from error
+        rule = f"{name} cannot be built with options {dict(options)} for images {shape}"
+        raise ValueError(f"{rule}: {error}") from error
 
 
 def _imported(path: str) -> Callable[..., nn.Module]:
@@ -60,9 +55,8 @@ def _imported(path: str) -> Callable[..., nn.Module]:
     try:
         found = getattr(import_module(module), attribute)
     except (ImportError, AttributeError) as error:
-        raise ValueError(
-            f"model must be one of {', '.join(MODELS)}, or an import path that works; got {path!r}: {error}"
-        ) from error
+        rule = f"model must be one of {', '.join(MODELS)}, or an import path that works"
+        raise ValueError(f"{rule}; got {path!r}: {error}") from error
     if not callable(found):
         raise ValueError(f"model {path} must be a class or function that builds a network, got {found!r}")
     return found

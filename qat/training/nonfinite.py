@@ -1,12 +1,12 @@
 """Find the layer in which a loss became NaN or infinite."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from qat.module_state import call_on, copy_buffers
+from qat.torch_private import tensors_in
 
 
 def has_nonfinite(x: Tensor) -> bool:
@@ -30,10 +30,11 @@ def locate_nonfinite(model: nn.Module, images: Tensor) -> str:
     found: list[str] = []
 
     def check_output(module: nn.Module, inputs: Any, output: Any) -> None:
-        if not found and any(has_nonfinite(x) for x in _tensors(output)):
+        if not found and any(has_nonfinite(x) for x in tensors_in(output)):
             found.append(f"{names[module] or 'the model itself'} ({type(module).__name__})")
 
     names = {module: name for name, module in model.named_modules()}
+    # After other hooks, whose outputs are checked too.
     handles = [module.register_forward_hook(check_output) for module in names]
     try:
         call_on(model, copy_buffers(model), (images,))
@@ -43,11 +44,3 @@ def locate_nonfinite(model: nn.Module, images: Tensor) -> str:
     if not found:
         return "the logits are finite, so the loss function itself is the cause"
     return f"first seen in the output of {found[0]}"
-
-
-def _tensors(output: Any) -> Iterator[Tensor]:
-    if isinstance(output, Tensor):
-        yield output
-    elif isinstance(output, (tuple, list)):
-        for part in output:
-            yield from _tensors(part)

@@ -4,9 +4,8 @@ from lightning import Callback, LightningModule, Trainer
 from torch import nn
 
 from qat.layers import QuantLayer
+from qat.layers.consumers import BATCH_NORMS
 from qat.quantizers import Quantizer
-
-BATCHNORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
 
 class Phases(Callback):
@@ -49,15 +48,13 @@ class Phases(Callback):
                 f"freeze_epoch must be above float_epochs ({float_epochs}), got {freeze_epoch}: a quantized "
                 "epoch must measure the ranges first"
             )
-        self.float_epochs = float_epochs
-        self.freeze_epoch = freeze_epoch
+        self.float_epochs, self.freeze_epoch = float_epochs, freeze_epoch
         self.freeze_batchnorm_epoch = freeze_batchnorm_epoch
-
-    def on_sanity_check_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self.enter(pl_module, trainer.current_epoch)
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.enter(pl_module, trainer.current_epoch)
+
+    on_sanity_check_start = on_train_epoch_start
 
     def enter(self, model: nn.Module, epoch: int) -> None:
         """Put a model into the phase of an epoch, counted from 0."""
@@ -66,7 +63,7 @@ class Phases(Callback):
             _freeze_ranges(model, epoch >= self.freeze_epoch)
         if self.freeze_batchnorm_epoch is not None:
             for module in model.modules():
-                if isinstance(module, BATCHNORMS):
+                if isinstance(module, BATCH_NORMS):
                     module.train(epoch < self.freeze_batchnorm_epoch)
 
 
@@ -85,8 +82,7 @@ def is_quantized(model: nn.Module) -> bool:
 def _freeze_ranges(model: nn.Module, frozen: bool) -> None:
     for module in model.modules():
         if frozen and isinstance(module, QuantLayer) and isinstance(module.weight_quantizer, Quantizer):
-            # The last forward measured the weight's scale, and the optimizer has stepped since: measure it
-            # again.
+            # The optimizer has stepped since the last forward, which measured the scale: measure it again.
             module.weight_quantizer.observe(module.effective_weight)
         if isinstance(module, Quantizer):
             module.freeze() if frozen else module.unfreeze()

@@ -75,8 +75,7 @@ class Recorder(Callback):
 
     def result(self) -> dict[str, Any]:
         """The part of a `result.json` that training determines."""
-        names = ("epochs", "gradient_norm", "displacement")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in ("epochs", "gradient_norm", "displacement")}
 
 
 def digests(model: nn.Module) -> dict[str, str]:

@@ -6,18 +6,14 @@ from typing import Any
 
 from lightning.pytorch.callbacks import ModelCheckpoint
 
+EACH_EPOCH: dict[str, Any] = {"save_on_train_epoch_end": True, "enable_version_counter": False}
+
 
 class Best(ModelCheckpoint):
     """Writes best.ckpt, the epoch with the highest val_accuracy, counting the epochs before a resume."""
 
     def __init__(self) -> None:
-        super().__init__(
-            filename="best",
-            monitor="val_accuracy",
-            mode="max",
-            save_on_train_epoch_end=True,
-            enable_version_counter=False,
-        )
+        super().__init__(filename="best", monitor="val_accuracy", mode="max", **EACH_EPOCH)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         # Lightning forgets the best score where the folder changes, and here each run has a new folder.
@@ -36,4 +32,4 @@ class Last(ModelCheckpoint):
     """Writes last.ckpt at the end of each epoch. (Lightning's `save_last=True` skips some epochs.)"""
 
     def __init__(self) -> None:
-        super().__init__(filename="last", save_on_train_epoch_end=True, enable_version_counter=False)
+        super().__init__(filename="last", **EACH_EPOCH)

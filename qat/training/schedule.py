@@ -5,12 +5,10 @@ from typing import Any
 
 from torch import nn
 
+from qat.layers.trace import CONV_AND_LINEAR
 from qat.quantizers import Scale
 
 WARM_UP = 0.25
-CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
-TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
-DECAYED = (*CONVOLUTIONS, *TRANSPOSED, nn.Linear)
 
 
 def one_cycle(step: int, total: float) -> float:
@@ -39,16 +37,11 @@ def parameter_groups(
     """Parameter groups for an optimizer: weights decay; biases, BatchNorm and learned scales do not.
 
     The modules decide: weights are those of convolution and linear layers, scales are the parameters of a
-    quantizer's scale. A group without parameters is left out.
-
-    Args:
-        model: each of its parameters is in one group.
-        learning_rate: of all parameters except the scales, > 0.
-        weight_decay: of the weights, >= 0.
-        scale_learning_rate: the rate of the scales as a multiple of `learning_rate`, >= 0.
+    quantizer's scale. `scale_learning_rate` is the rate of the scales as a multiple of `learning_rate`. A
+    group without parameters is left out.
     """
     scales = {p for module in model.modules() if isinstance(module, Scale) for p in module.parameters()}
-    weights = {module.weight for module in model.modules() if isinstance(module, DECAYED)}
+    weights = {module.weight for module in model.modules() if isinstance(module, CONV_AND_LINEAR)}
     groups = [
         ([p for p in model.parameters() if p in weights], learning_rate, weight_decay),
         ([p for p in model.parameters() if p not in weights | scales], learning_rate, 0.0),

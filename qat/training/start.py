@@ -17,11 +17,7 @@ def load_start(model: nn.Module, path: str | Path) -> None:
     """Load a float .ckpt file of `fit` into a classifier, quantized or not, and log what was loaded.
 
     The scales of the weights are then measured on the loaded weights. The first training batch sets those of
-    the activations.
-
-    Raises:
-        ValueError: the file does not fit: it must have the keys and shapes of the classifier without
-            quantizers.
+    the activations. Raises ValueError unless the file has the keys and shapes of the float classifier.
     """
     ckpt = read_ckpt("start", path)
     loaded: dict[str, Tensor] = ckpt["state_dict"]

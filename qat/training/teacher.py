@@ -9,14 +9,11 @@ from qat.training.ckpt import load_state, read_ckpt, remedy
 
 
 def load_teacher(build: type[LightningModule], path: str, student: Mapping[str, Any]) -> LightningModule:
-    """Build a classifier from the .ckpt file of its run, in eval mode and without gradients.
-
-    `build` is the class of the classifier, `student` holds the hyper-parameters of the one that learns from
-    it.
+    """A classifier of the class `build` from the .ckpt file of its run, in eval mode and without gradients.
 
     Raises:
-        ValueError: the file is not a .ckpt file that `fit` wrote, or its images or classes differ from the
-            student's.
+        ValueError: the file is not a .ckpt file that `fit` wrote, or its images or classes differ from those
+            in the hyper-parameters of the student.
     """
     ckpt = read_ckpt("teacher", path)
     try:

@@ -113,9 +113,9 @@ def test_several_widths(images: Path, tmp_path: Path, capsys: pytest.CaptureFixt
         "ste-seed0",
         "ste-seed0",
     ]
-    assert (tmp_path / "report_figures" / "bits.png").is_file()
+    assert (tmp_path / "report_figures" / "sweep.svg").is_file()
     assert "## Accuracy over bits" in (tmp_path / "report.md").read_text()
-    assert "## What the layers cost at 1 bit" in (tmp_path / "report.md").read_text()
+    assert "## What the layers cost at bits 1" in (tmp_path / "report.md").read_text()
 
 
 def test_a_run_that_diverges_is_said_in_one_line(

@@ -6,14 +6,14 @@ import pytest
 
 from qat.cli import tour
 from qat.tour import CHAPTERS
-from qat.tour.experiment import Chapter, Experiment, Measured
+from qat.tour.experiment import Chapter, Experiment
 
 COUNT = sum(len(chapter.experiments) for chapter in CHAPTERS)
 
 
 def plant(monkeypatch: pytest.MonkeyPatch, measured: float) -> None:
-    good = Experiment("Good", "It is.", {"value": 1.0}, lambda: Measured({"value": 1.0}))
-    other = Experiment("Planted", "It is.", {"value": 1.0}, lambda: Measured({"value": measured}))
+    good = Experiment(lambda: ({"value": 1.0}, []), "Good", "It is.", {"value": 1.0})
+    other = Experiment(lambda: ({"value": measured}, []), "Planted", "It is.", {"value": 1.0})
     monkeypatch.setattr(tour, "CHAPTERS", (Chapter("One", [good, other]),))
 
 
@@ -53,18 +53,31 @@ def test_a_right_value_ends_with_0(
     assert capsys.readouterr().out.splitlines()[-1] == "2 of 2 as expected"
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("", "must be a file"),
+        ("gone/tour.html", "must lie in a folder that exists"),
+        ("file/tour.html", "must lie in a folder that exists"),
+    ],
+)
 def test_an_unwritable_page_is_said_before_the_run(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    name: str,
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
 ) -> None:
+    (tmp_path / "file").write_text("")
     monkeypatch.setattr(tour, "run_tour", None)  # would fail if it were called
     with pytest.raises(SystemExit) as stop:
-        tour.main(["--html", str(tmp_path / "gone" / "tour.html")])
+        tour.main(["--html", str(tmp_path / name)])
     assert stop.value.code == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith("error: html: path must lie in a folder that exists, got ")
+    assert err.startswith(f"error: html: path {message}, got ")
     assert err.count("\n") == 1
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_an_unknown_option(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -80,10 +93,13 @@ def test_a_full_disk(
     def full(*_: object) -> None:
         raise OSError("No space left on device")
 
+    page = tmp_path / "tour.html"
+    page.write_text("before")
     plant(monkeypatch, 1.0)
     monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(SystemExit) as stop:
-        tour.main(["--html", str(tmp_path / "tour.html")])
+        tour.main(["--html", str(page)])
     assert stop.value.code == 2
     assert capsys.readouterr().err == "error: html: No space left on device\n"
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.iterdir()) == [page]
+    assert page.read_text() == "before"

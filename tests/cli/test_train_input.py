@@ -15,7 +15,7 @@ CASES = {
     "bits_fraction": ([BITS, "1.5"], ["model.quantization.weight_bits", "an integer", "got 1.5", "1 to 8"]),
     "bits_word": (
         ["--model.quantization.activation_bits", "four"],
-        ["activation_bits", "integer", "got four", "same widths"],
+        ["activation_bits", "integer", "got four", "same values"],
     ),
     "model": (["--model.name", "smal_cnn"], ["unknown model", "'smal_cnn'", "small_cnn"]),
     "user_model": (

@@ -3,7 +3,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from qat.data.augment import CropFlip
-from qat.data.images import Images, keep_batch
+from qat.data.images import Images
 
 
 def every_byte() -> Images:
@@ -46,7 +46,7 @@ def test_the_standard_loader_reads_whole_batches() -> None:
             return super().__getitems__(indices)
 
     data = every_byte()
-    loader = DataLoader(Counted(data.images, data.labels), batch_size=6, collate_fn=keep_batch)
+    loader = DataLoader(Counted(data.images, data.labels), batch_size=6, collate_fn=tuple)
     assert [labels.tolist() for _, labels in loader] == [[*range(6)], [*range(6, 12)], [*range(12, 16)]]
     assert Counted.sizes == [6, 6, 4]
 

@@ -10,6 +10,7 @@ import yaml
 from qat.experiment.results import load_results
 
 BITS = "model.quantization.weight_bits, model.quantization.activation_bits"
+SUMMARY = {"rows": [], "left_float": {"fc": "why"}, "not_run": [], "weight_bytes": 4, "float_bytes": 32}
 
 
 @pytest.fixture
@@ -37,27 +38,26 @@ def make():
 
 @pytest.fixture
 def write(tmp_path):
-    """Write results, each into a folder of its own, and `comparison.yaml` where its content is given."""
+    """Write results, each into its own folder, and `comparison.yaml`, by default with these runs alone."""
 
     def files(*contents, comparison=None):
         for n, content in enumerate(contents):
             folder = tmp_path / f"run{n}"
             folder.mkdir()
             (folder / "result.json").write_text(json.dumps(content), encoding="utf-8")
-        if comparison:
-            (tmp_path / "comparison.yaml").write_text(
-                yaml.safe_dump(comparison, sort_keys=False), encoding="utf-8"
-            )
+        setups = dict.fromkeys((content["setup"] for content in contents), "")
+        runs = [f"run{n}" for n in range(len(contents))]
+        text = comparison or {"setups": setups, "runs": runs, "sweep": {}, "equal": []}
+        (tmp_path / "comparison.yaml").write_text(yaml.safe_dump(text, sort_keys=False), encoding="utf-8")
         return tmp_path
 
     return files
 
 
 def test_a_result_has_its_types(make, write):
-    summary = {"rows": [], "left_float": {"fc": "why"}, "not_run": [], "weight_bytes": 4, "float_bytes": 32}
     difference = {"to": "zero", "losses": 0, "parameters": 0.5, "buffers": None}
     health = {"fc": {"clipped": [None, 0.5]}}
-    (run,) = load_results(write(make(summary=summary, difference=difference, health=health, more=1))).runs
+    (run,) = load_results(write(make(summary=SUMMARY, difference=difference, health=health, more=1))).runs
     assert (run.setup, run.seed, run.test.accuracy, run.epochs[0].seconds) == ("ste", 0, 0.9, 2.0)
     assert run.gradient_norm == {"fc.bias": (0.5, 0.25)}
     assert (run.summary.weight_bytes, run.summary.left_float) == (4, {"fc": "why"})
@@ -93,26 +93,11 @@ def test_the_comparison_gives_order_runs_meanings_and_pairs(make, write):
         *(("b", 8, 0), ("b", 8, 1), ("b", 2, 0), ("b", 2, 1)),
         ("a", None, 0),
     ]
-    assert results.sweep == {BITS: [8, 2]}  # 4 has no run that is finished
-    assert (results.meanings["b"], results.equal, results.missing) == ("first", [("a", "b")], 1)
-
-
-def test_without_a_comparison_all_results_count(make, write):
-    difference = {"to": "a", "losses": 0.0, "parameters": 0.0, "buffers": 0.0}
-    contents = [make("b", sweep={"x": 10}, difference=difference), make("b", sweep={"x": 2}), make("a")]
-    results = load_results(write(*contents))
-    assert [(run.setup, run.sweep.get("x")) for run in results.runs] == [("a", None), ("b", 2), ("b", 10)]
-    assert (results.sweep, results.equal, results.missing) == ({"x": [2, 10]}, [("b", "a")], 0)
-
-
-def test_a_pair_is_named_once(make, write):
-    zero = {"losses": 0.0, "parameters": 0.0, "buffers": 0.0}
-    contents = [make("a", difference={"to": "b"} | zero), make("b", difference={"to": "a"} | zero)]
-    assert load_results(write(*contents)).equal == [("a", "b")]
+    assert (results.listing.setups["b"], results.listing.equal) == ("first", [("a", "b")])
 
 
 def test_an_empty_folder_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=f"no results in {re.escape(str(tmp_path))}") as caught:
+    with pytest.raises(ValueError, match=f"no comparison.yaml in {re.escape(str(tmp_path))}") as caught:
         load_results(tmp_path)
     assert "\n" not in str(caught.value)
 
@@ -131,7 +116,8 @@ def test_an_empty_folder_is_refused(tmp_path):
         ({"gradient_norm": {"fc.bias": [1.0]}}, "gradient_norm.fc.bias must hold 2 values, got [1.0]"),
         ({"difference": {"losses": 0.0}}, "difference.to is missing"),
         ({"summary": {"rows": []}}, "summary.left_float is missing"),
-        ({"summary": {"rows": [{"name": 3}]}}, "summary.rows[0].name must be of type str, got 3"),
+        ({"summary": SUMMARY | {"rows": [3]}}, "summary.rows[0] must be of type dict, got 3"),
+        ({"summary": SUMMARY | {"rows": [{"name": 3}]}}, "summary.rows[0].kind is missing"),
         ({"health": []}, "health must be of type dict, got []"),
         ({"health": {"fc": []}}, "health.fc must be of type dict, got []"),
         ({"health": {"fc": {"clipped": ["many"]}}}, "health.fc.clipped[0] must be a number, got 'many'"),
@@ -145,10 +131,16 @@ def test_a_wrong_result_is_refused_by_name(make, write, change, reason):
     assert "\n" not in str(caught.value)
 
 
+def test_a_comparison_without_a_finished_run_is_refused(make, write):
+    out = write(make())
+    (out / "run0" / "result.json").unlink()
+    with pytest.raises(ValueError, match=f"no results in {re.escape(str(out))}"):
+        load_results(out)
+
+
 @pytest.mark.parametrize("text", ["", '{"schema": 2', "\xff", "[1]", "null"])
-def test_a_broken_file_is_refused_by_name(tmp_path, text):
-    path = tmp_path / "run" / "result.json"
-    path.parent.mkdir()
+def test_a_broken_file_is_refused_by_name(make, write, tmp_path, text):
+    path = write(make()) / "run0" / "result.json"
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(ValueError, match=f"^{re.escape(str(path))}: ") as caught:
         load_results(tmp_path)
@@ -162,8 +154,3 @@ def test_a_broken_comparison_is_refused_by_name(make, write, text):
     with pytest.raises(ValueError, match=f"^{re.escape(str(out / 'comparison.yaml'))}: ") as caught:
         load_results(out)
     assert "\n" not in str(caught.value)
-
-
-def test_the_same_run_twice_is_refused(make, write):
-    with pytest.raises(ValueError, match="setup 'ste' with seed 0 is already in"):
-        load_results(write(make(sweep={BITS: [4, 2]}), make(sweep={BITS: [4, 2]})))

@@ -7,7 +7,6 @@ import torch
 
 from qat.gradients import round_ste, round_zero
 from qat.layers import Quantization
-from qat.layers.config import Conversion
 
 BITS = ["weight_bits", "activation_bits", "first_last_bits", "input_bits"]
 
@@ -163,10 +162,8 @@ def test_a_pattern_that_comes_too_late_to_have_an_effect() -> None:
     assert len(Quantization(layers=dict(reversed(layers.items()))).resolve(["conv", "fc"], [])) == 2
 
 
-def test_the_deployable_preset_expands_into_options_of_quantizers_and_of_the_conversion() -> None:
-    assert Quantization().conversion == Conversion(None, False)
+def test_the_deployable_preset_expands_into_options_of_quantizers() -> None:
     config = Quantization(deployable=True, weight_bits=2)
-    assert config.conversion == Conversion(idle_activation_bits=8, absorb_batchnorm=True)
     assert config.expand_preset() == Quantization(2, power_of_two=True, weight_observer="mse")
     chosen = Quantization(deployable=True, weight_observer="percentile")
     assert chosen.expand_preset().weight_observer == "percentile"

@@ -1,8 +1,6 @@
 """Saved bytes against depth: slopes that can be calculated."""
 
-import pytest
-
-from qat.measure.depth import SQRT, check_depths, sweep_depths
+from qat.measure.depth import SQRT, sweep_depths
 from qat.measure.modes import FLOAT, MEMORY_MODES, MODES, PACKED, PACKED_CHECKPOINTED, QAT, reference_of
 from qat.measure.workload import Workload
 
@@ -27,10 +25,3 @@ def test_slopes_and_segments() -> None:
     sqrt, single = found.curves[SQRT], found.curves["float, checkpointed"]
     assert [a - b for a, b in zip(single.saved, sqrt.saved, strict=True)] == [2 * 4 * block, 6 * 4 * block]
     assert sqrt.recomputed == [2 * slope[FLOAT] * block, 3 * slope[FLOAT] * block]
-
-
-@pytest.mark.parametrize("depths", [[8], [8, 8], [0, 8]])
-def test_bad_depths(depths: list[int]) -> None:
-    given = " ".join(map(str, depths))
-    with pytest.raises(ValueError, match=f"depth must be two or more numbers of blocks, .*; got {given}$"):
-        check_depths(depths)

@@ -8,7 +8,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from qat.measure.depth import CURVES
-from qat.measure.figures import STYLES, budget_figure, depth_figure, modes_figure, save_figures
+from qat.measure.figures import LINES, budget_figure, depth_figure, modes_figure, save_figures
 from qat.measure.memory_study import MemoryStudy
 
 
@@ -17,7 +17,7 @@ def widths(figure: Figure, panel: int) -> list[float]:
 
 
 def test_every_mode_has_a_style() -> None:
-    assert STYLES.keys() == CURVES.keys()
+    assert LINES.keys() == CURVES.keys()
 
 
 def test_modes(study: MemoryStudy) -> None:

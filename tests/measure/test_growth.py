@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from qat.measure import growth as module
-from qat.measure.growth import Growth, growth, process_memory, train_and_watch, watched
-from qat.measure.modes import MODES, PACKED, PACKED_CHECKPOINTED
-from qat.measure.step import TrainStep
+from qat.measure.growth import growth, process_memory, train_and_watch, watched
+from qat.measure.modes import PACKED, PACKED_CHECKPOINTED
 from qat.measure.workload import Workload
 
 SIZE = 64 * 2**20
@@ -37,14 +36,13 @@ def test_a_fresh_process_holds_what_was_counted() -> None:
     # The caches of the process add a few MB, whatever the batch.
     workload = Workload("resnet8", batch=64)
     grown = growth(workload, PACKED, 64)
-    step = TrainStep(workload.build(MODES[PACKED]), MODES[PACKED])
-    counted = step.saved_bytes(workload.random_batch()[0])
+    counted = workload.train_step(PACKED).saved_bytes(workload.random_batch()[0])
     assert counted < grown.held < counted + 8e6
     assert grown.held < grown.peak < 3 * counted
 
 
 def test_the_steps_of_the_process() -> None:
-    grown = Growth(*train_and_watch(asdict(Workload("resnet8", image=(3, 8, 8))), PACKED_CHECKPOINTED, 256))
+    grown = train_and_watch(asdict(Workload("resnet8", image=(3, 8, 8))), PACKED_CHECKPOINTED, 256)
     assert grown.peak > 0
 
 

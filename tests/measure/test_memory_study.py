@@ -6,7 +6,7 @@ import torch
 from qat.measure import memory_study as module
 from qat.measure.growth import Growth
 from qat.measure.memory_study import MemoryRow, StudyOptions, check_study, run_study, train_in_turn
-from qat.measure.modes import FLOAT, MEMORY_MODES, MODES, PACKED, PACKED_CHECKPOINTED, reference_of
+from qat.measure.modes import FLOAT, MEMORY_MODES, PACKED, PACKED_CHECKPOINTED, reference_of
 from qat.measure.rounds import Timing
 from qat.measure.step import TrainStep
 from qat.measure.workload import Workload
@@ -15,7 +15,7 @@ WORKLOAD = Workload("resnet8", image=(3, 8, 8), batch=4)
 
 
 def empty_rows() -> dict[str, MemoryRow]:
-    return {name: MemoryRow(0, Timing(name), reference_of(name) and True) for name in MEMORY_MODES}  # type: ignore[arg-type]
+    return {name: MemoryRow(0, Timing(name)) for name in MEMORY_MODES}
 
 
 def test_all_that_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,8 +27,7 @@ def test_all_that_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum(announced) == options.work
     assert tuple(study.rows) == MEMORY_MODES
     for name, row in study.rows.items():
-        step = TrainStep(WORKLOAD.build(MODES[name]), MODES[name])
-        assert row.saved == step.saved_bytes(WORKLOAD.random_batch()[0])
+        assert row.saved == WORKLOAD.train_step(name).saved_bytes(WORKLOAD.random_batch()[0])
         assert (row.peak, row.held) == (1400, 7)
         assert row.identical == (reference_of(name) and True)
     assert study.rows[PACKED_CHECKPOINTED].saved < 0.1 * study.rows[FLOAT].saved
@@ -69,7 +68,7 @@ def test_a_difference_is_noticed(what: str, monkeypatch: pytest.MonkeyPatch) -> 
                 }[what].add_(1)
             return loss
 
-    monkeypatch.setattr(module, "TrainStep", Spoilt)
+    monkeypatch.setattr("qat.measure.workload.TrainStep", Spoilt)
     rows = empty_rows()
     train_in_turn(WORKLOAD, 3, rows, lambda _: None)
     assert [name for name, row in rows.items() if row.identical is False] == [PACKED, PACKED_CHECKPOINTED]
@@ -79,7 +78,9 @@ def test_a_difference_is_noticed(what: str, monkeypatch: pytest.MonkeyPatch) -> 
     ("options", "message"),
     [
         ({"rounds": 2}, "rounds must be at least 3, the first of which is not timed; got 2"),
-        ({"depth": (8,)}, "depth must be two or more numbers of blocks, as in 8 16 32; got 8"),
+        ({"depth": (8,)}, "depth must be two or more numbers of blocks, as in 8 16 32; got 8$"),
+        ({"depth": (8, 8)}, "depth must be two or more numbers of blocks, as in 8 16 32; got 8 8$"),
+        ({"depth": (0, 8)}, "depth must be two or more numbers of blocks, as in 8 16 32; got 0 8$"),
         ({"budget": "much"}, "budget must be a number of bytes, as in 2GB or 512MiB; got 'much'"),
     ],
 )

@@ -2,20 +2,18 @@
 
 from types import SimpleNamespace
 
-from qat.measure.modes import FLOAT, MODES, QAT, QAT_LEARNED
+from qat.measure.modes import FLOAT, QAT, QAT_LEARNED
 from qat.measure.shares import BACKWARD, KINDS, QUANTIZER, STEP, by_kind, profile_step
-from qat.measure.step import TrainStep
 from qat.measure.workload import Workload
 
 
 def test_a_step_of_a_network() -> None:
     workload = Workload("small_cnn", (1, 28, 28), 4)
     for name, quantized in ((FLOAT, False), (QAT, True), (QAT_LEARNED, True)):
-        step = TrainStep(workload.build(MODES[name]), MODES[name])
-        shares = profile_step(name, step.on(*workload.random_batch()).call, 2, "cpu")
-        assert tuple(shares.seconds) == KINDS
-        assert (shares.seconds["quantizers"] > 0) == quantized
-        assert min(shares.seconds[kind] for kind in ("convolution", "BatchNorm", "rest")) > 0
+        seconds = profile_step(workload.timed_step(name).call, 2, "cpu")
+        assert tuple(seconds) == KINDS
+        assert (seconds["quantizers"] > 0) == quantized
+        assert min(seconds[kind] for kind in ("convolution", "BatchNorm", "rest")) > 0
 
 
 def event(

@@ -6,10 +6,8 @@ from rich.console import Console
 from qat.measure import ops
 from qat.measure.modes import MODES
 from qat.measure.rounds import Timing
-from qat.measure.shares import Shares
 from qat.measure.speed_parts import PEERS, STEP_REFERENCES
 from qat.measure.speed_tables import scaling_table, shares_table, startup_table, timing_table
-from qat.measure.startup import FirstUse, Startup
 from qat.measure.tables import ResultTable, for_terminal
 
 MISSING = 'brevitas is not installed: python -m pip install --editable ".[bench]"'
@@ -67,15 +65,16 @@ def test_sizes() -> None:
 
 def test_shares() -> None:
     seconds = {"convolution": 0.06, "BatchNorm": 0.02, "quantizers": 0.01, "rest": 0.01}
-    assert lines(shares_table("Title", [Shares("qat", seconds)]))[-1].split() == [
+    assert lines(shares_table("Title", {"qat": seconds}))[-1].split() == [
         *("qat", "100"),
         *("60", "%", "20", "%", "10", "%", "10", "%"),
     ]
 
 
 def test_first_use() -> None:
-    cold, warm = FirstUse(30.0, [4.0, 1.0, 1.0, 1.0]), FirstUse(5.0, [3.0, 2.0, 1.0, 1.0])
-    good = Startup("qat", {"cold": cold, "warm": warm})
-    shown = lines(startup_table("Title", [good, Startup("other", error="RuntimeError: [x]")]))
+    cold, warm = {"kernels": 30.0, "steps": [4, 1, 1, 1]}, {"kernels": 5.0, "steps": [3, 2, 1, 1]}
+    good = {"name": "qat", "uses": {"cold": cold, "warm": warm}, "error": ""}
+    bad = {"name": "other", "uses": {"cold": cold}, "error": "RuntimeError: [x]"}
+    shown = lines(startup_table("Title", [good, bad]))
     assert shown[-2].split() == ["qat", "30.0", "3.0", "5.0", "3.0"]
     assert shown[-1] == "other: failed: RuntimeError: [x]"

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from qat.measure import startup
-from qat.measure.startup import STARTUP_MODES, FirstUse, measure_startup
+from qat.measure.startup import STARTUP_MODES, extra_seconds, measure_startup
 from qat.measure.workload import Workload
 
 WORKLOAD = Workload("small_cnn", (1, 28, 28), 2)
 
 
 def test_extra() -> None:
-    assert FirstUse(5.0, [9.0, 1.5, 1.0, 1.0, 1.0, 2.0]).extra == 8.5
+    assert extra_seconds([9.0, 1.5, 1.0, 1.0, 1.0, 2.0]) == 8.5
 
 
 def test_the_second_process_finds_the_cache_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,8 +30,8 @@ def test_the_second_process_finds_the_cache_of_the_first(monkeypatch: pytest.Mon
     monkeypatch.setattr(startup, "call_in_fresh_process", call)
     announced: list[str] = []
     rows = measure_startup(WORKLOAD, announced.append)
-    use = FirstUse(7.0, [3.0, 1.0])
-    assert [row.uses for row in rows] == [{"cold": use, "warm": use}] * len(STARTUP_MODES)
+    use = {"kernels": 7.0, "steps": [3.0, 1.0]}
+    assert rows == [{"name": name, "uses": {"cold": use, "warm": use}, "error": ""} for name in STARTUP_MODES]
     assert calls[::2] == calls[1::2]
     assert [name for name, _ in calls[::2]] == list(STARTUP_MODES)
     assert len({folder for _, folder in calls}) == len(STARTUP_MODES)
@@ -44,7 +44,7 @@ def test_a_process_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ChildProcessError("ValueError: no compiler")
 
     monkeypatch.setattr(startup, "call_in_fresh_process", fail)
-    assert {row.error for row in measure_startup(WORKLOAD, lambda _: None)} == {"ValueError: no compiler"}
+    assert {row["error"] for row in measure_startup(WORKLOAD, lambda _: None)} == {"ValueError: no compiler"}
 
 
 @pytest.mark.parametrize(("mode", "compiles"), [("qat", ["cpu"]), ("float", [])])
@@ -54,15 +54,15 @@ def test_the_first_steps_of_a_process(
     devices: list[str] = []
     monkeypatch.setattr(startup, "build_kernels", devices.append)
     monkeypatch.setattr(startup, "STEPS", 3)
-    use = FirstUse(**startup.first_use(asdict(WORKLOAD), mode))
+    use = startup.first_use(asdict(WORKLOAD), mode)
     assert devices == compiles
-    assert len(use.steps) == 3
-    assert min(use.steps) > use.kernels > 0
+    assert len(use["steps"]) == 3
+    assert min(use["steps"]) > use["kernels"] > 0
 
 
 @pytest.mark.slow
 def test_fresh_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(startup, "STARTUP_MODES", ("float",))
     (row,) = measure_startup(WORKLOAD, lambda _: None)
-    assert row.error == ""
-    assert {cache: len(use.steps) for cache, use in row.uses.items()} == {"cold": 20, "warm": 20}
+    assert row["error"] == ""
+    assert {cache: len(use["steps"]) for cache, use in row["uses"].items()} == {"cold": 20, "warm": 20}

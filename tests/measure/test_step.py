@@ -6,7 +6,7 @@ import torch
 from qat import Quantization, quantize
 from qat.measure import workload
 from qat.measure.modes import FLOAT, MODES, PACKED_CHECKPOINTED
-from qat.measure.step import TrainStep, path_of, paths_in
+from qat.measure.step import path_of, paths_in
 from qat.measure.workload import Workload
 from qat.memory.packing import is_packing
 from qat.models import SmallCNN
@@ -17,7 +17,7 @@ WORKLOAD = Workload("resnet8", image=(3, 8, 8), batch=4)
 
 @pytest.mark.parametrize("name", [FLOAT, PACKED_CHECKPOINTED])
 def test_a_step_learns(name: str) -> None:
-    step = TrainStep(WORKLOAD.build(MODES[name]), MODES[name])
+    step = WORKLOAD.train_step(name)
     packing: list[bool] = []
     step.network.register_forward_hook(lambda *_: packing.append(is_packing()))
     weight = step.network.fc.weight
@@ -35,15 +35,14 @@ def test_a_step_learns(name: str) -> None:
 def test_saved_bytes_are_those_of_the_mode() -> None:
     images, _ = WORKLOAD.random_batch()
     saved = {
-        name: TrainStep(WORKLOAD.build(MODES[name]), MODES[name]).saved_bytes(images)
+        name: WORKLOAD.train_step(name).saved_bytes(images)
         for name in ("qat", "qat, packed", PACKED_CHECKPOINTED)
     }
     assert saved[PACKED_CHECKPOINTED] < 0.2 * saved["qat, packed"] < 0.2 * saved["qat"]
 
 
 def test_channels_last_reaches_the_images() -> None:
-    mode = MODES["float, channels_last"]
-    step, seen = TrainStep(WORKLOAD.build(mode), mode), []
+    step, seen = WORKLOAD.train_step("float, channels_last"), []
     step.network.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
     images, labels = WORKLOAD.random_batch()
     step.on(images, labels).call()
@@ -55,8 +54,7 @@ def test_channels_last_reaches_the_images() -> None:
     ("name", "path"), [(FLOAT, ""), ("qat", "eager"), ("qat, compiled", "graph"), ("float, compiled", "")]
 )
 def test_the_path_of_a_step(name: str, path: str) -> None:
-    step = TrainStep(WORKLOAD.build(MODES[name]), MODES[name])
-    assert step.on(*WORKLOAD.random_batch()).path() == path
+    assert WORKLOAD.timed_step(name).path() == path
 
 
 def test_eager_kernels(monkeypatch: pytest.MonkeyPatch) -> None:

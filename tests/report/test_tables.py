@@ -7,19 +7,7 @@ import pytest
 from rich.console import Console
 
 from qat.experiment.results import load_results
-from qat.report.pairs import pairs
-from qat.report.tables import (
-    comparison_table,
-    costing,
-    costs_table,
-    epochs_text,
-    health_table,
-    own_settings,
-    pairs_table,
-    parameters_table,
-    result_table,
-    shared_settings,
-)
+from qat.report.tables import comparison_table, epochs_text, health_cells, result_table, settings
 
 BITS = "model.quantization.weight_bits, model.quantization.activation_bits"
 RATE = "model.learning_rate"
@@ -44,7 +32,7 @@ def printed(tmp_path, write_results):
 def test_result_table(changed, grouped):
     header, *rows = result_table(grouped(changed(ste=[0.96, 0.97, 0.98])))
     assert header == ["setup", "test accuracy", "epochs to 90 %", "s / epoch", "saved MB", "MB / float"]
-    assert plain(rows[1]) == ["`ste`", "97.0 ± 1.0 %", "3", "3.47", "9.81", "0.46"]
+    assert plain(rows[1]) == ["ste", "97.0 ± 1.0 %", "3", "3.47", "9.81", "0.46"]
     assert [row[2] for row in rows] == ["never", "3", "3", "3"]
 
 
@@ -55,7 +43,7 @@ def test_each_swept_option_is_a_column(results_of, grouped):
 
 
 def test_an_option_that_does_not_concern_a_setup(bits_results, grouped):
-    assert [row[1] for row in result_table(grouped(bits_results)) if row[0] == "`float`"] == ["-"]
+    assert [row[1] for row in result_table(grouped(bits_results)) if row[0] == "float"] == ["-"]
 
 
 def test_no_ratio_without_float(results, grouped):
@@ -87,76 +75,51 @@ def test_values_stay_whole_in_a_narrow_terminal(results_of, grouped, printed):
     lines = printed(results)
     assert max(map(len, lines)) <= 80
     for row in result_table(grouped(results))[1:]:
-        assert any(all(cell.strip("`") in line for cell in plain(row)) for line in lines)
-
-
-def test_parameters_table(results, grouped):
-    header, first, *_, last = parameters_table(grouped(results))
-    assert header[:4] == ["parameter", "`zero` gradient", "`zero` moved", "`ste` gradient"]
-    assert first[:4] == ["`blocks.0.conv.weight`", "0", "0", "0.0190 → 0.00256"]
-    assert last[:3] == ["`fc.bias`", "0.0569 → 0.00889", "2.13"]
-    del results[0]["gradient_norm"]["fc.bias"], results[0]["displacement"]["fc.bias"]
-    assert parameters_table(grouped(results[:1]))[-1][0] == "`fc.weight`"
-
-
-def test_costs_table(result_of, grouped, layer_costs):
-    runs = [result_of(name) | {"summary": layer_costs(4)} for name in ("zero", "ste", "float")]
-    groups = grouped(runs)
-    assert costing(groups).setup == "ste"
-    assert costs_table(groups)[1:] == [
-        ["`fc`", "QuantLinear", "4 / float", "ste", "observed / learned", "1,000", "128,000", "500"],
-        ["all layers", "", "", "", "", "1,000", "128,000", "500"],
-        ["all in float", "", "", "", "", "1,000", "1,024,000", "4,000"],
-    ]
-    assert costing(grouped([runs[2], result_of("ste")])) is None
+        assert any(all(cell in line for cell in plain(row)) for line in lines)
 
 
 def test_health_marks_what_is_ill_and_nothing_else(result_of, grouped, layer_health, layer_costs):
     runs = [result_of("ste", seed) | {"health": {"fc": layer_health()}} for seed in (0, 1)]
-    assert plain(health_table(grouped(runs))[1]) == [
-        *("`ste`", "`fc`", "10.0 %", "100.0 %", "20.0 %", "0.500", "0.250"),
+    assert plain(health_cells(grouped(runs).every[0], "fc")) == [
+        *("10.0 %", "100.0 %", "20.0 %", "0.500", "0.250"),
     ]
     ill = {"clipped": [0.0, 0.11], "unchanged": [1.0], "oscillating": [0.21], "weight_scale": [0.0]}
     runs[1]["health"]["fc"] |= ill
-    assert plain(health_table(grouped(runs))[1][2:]) == [
+    assert plain(health_cells(grouped(runs).every[0], "fc")) == [
         *("! 11.0 %", "! 100.0 %", "! 21.0 %", "! 0", "0.250"),
     ]
     for bits, mark in ((4, "! 21.0 %"), (8, "21.0 %")):
         runs[1]["summary"] = layer_costs(bits)
-        assert plain(health_table(grouped(runs))[1])[4] == mark
+        assert plain(health_cells(grouped(runs).every[0], "fc"))[2] == mark
 
 
-def test_health_of_what_was_not_watched(result_of, grouped):
+def test_health_of_what_was_not_observed(result_of, grouped):
     shares = {"clipped": [0.1, math.nan], "unchanged": [], "oscillating": [None]}
-    rows = health_table(grouped([result_of("ste") | {"health": {"fc": shares}}, result_of("zero")]))
-    assert rows[1:] == [["`ste`", "`fc`", "-", "-", "-", "-", "-"]]
+    (one,) = grouped([result_of("ste") | {"health": {"fc": shares}}]).every
+    assert health_cells(one, "fc") == ["-", "-", "-", "-", "-"]
 
 
-def test_pairs_table(results, grouped):
-    assert pairs_table(pairs(grouped(results))) == [
-        ["", "`checkpointed` against `ste`"],
-        ["largest difference in losses", "0"],
-        ["largest difference in weights", "0"],
-        ["largest difference in buffers", "0"],
-        ["entries of the final states with other digests", "0 of 42"],
-        ["saved bytes, ratio", "0.308"],
-        ["seconds per epoch, ratio", "1.27"],
-    ]
-    for run in results:
-        run.pop("difference", None)
-    assert pairs_table(pairs(grouped(results)))[1] == ["largest difference in losses", "not recorded"]
-
-
-def test_settings_tables(results, grouped):
+def test_settings(results, grouped):
     groups = grouped(results)
-    own = {row[0]: row[1:] for row in own_settings(groups)}
-    assert own["seeds"] == ["0, 1, 2"] * 4
-    assert own["`model.quantization.rounding`"] == ["zero", "ste", "-", "ste"]
-    assert "meaning" not in own
-    shared = dict(shared_settings(groups))
-    assert (shared["`data.name`"], shared["`torch`"]) == ("mnist5k", "2.14.1")
-    groups.results.meanings["ste"] = "straight-through"
-    assert own_settings(groups)[1] == ["meaning", "", "straight-through", "", ""]
+    found = settings(groups)
+    assert found["data.batch_size"] == dict.fromkeys(("zero", "ste", "float", "checkpointed"), "128")
+    assert list(found["model.quantization.rounding"].values()) == ["zero", "ste", "-", "ste"]
+    assert found["model.checkpoint"]["checkpointed"] == "blocks.*"
+    assert (found["seed"]["ste"], found["torch"]["ste"]) == ("0 / 1 / 2", "2.14.1")
+    assert not {"meaning", "model.quantization"} & found.keys()
+    groups.results.listing.setups["ste"] = "straight-through"
+    assert list(settings(groups)["meaning"].values()) == ["-", "straight-through", "-", "-"]
+
+
+def test_settings_are_text_under_dotted_names(result_of, grouped):
+    run = result_of("ste") | {"settings": {"a": {"b": 1, "c": {}}, "d": None, "e": ["x", True], "f": []}}
+    found = {name: values["ste"] for name, values in settings(grouped([run])).items()}
+    assert found | {"a.b": "1", "a.c": "none", "d": "none", "e": "x, true", "f": "none"} == found
+
+
+def test_swept_values_are_listed(bits_results, grouped):
+    found = settings(grouped(bits_results))["model.quantization.weight_bits"]
+    assert found["ste"] == "8 / 4 / 3 / 2 / 1"
 
 
 def test_the_ratio_is_to_float_at_the_same_point(results_of, grouped):

@@ -4,23 +4,27 @@ import warnings
 
 import pytest
 
-from qat.tour.errors import collected_warnings, error_of
+from qat.tour.errors import error_of, warning_and_error_of
+
+
+def test_the_warning_and_the_error_behind_it() -> None:
+    def warns_and_fails() -> None:
+        warnings.warn("this one", UserWarning, stacklevel=1)
+        raise RuntimeError("failed")
+
+    filters = list(warnings.filters)
+    both = warning_and_error_of(warns_and_fails, "this")
+    assert both == ("UserWarning: this one", "RuntimeError: failed")
+    assert warnings.filters == filters
 
 
 def test_other_warnings_are_passed_on() -> None:
-    said: list[str] = []
-
-    def warn_twice() -> None:
-        with collected_warnings(UserWarning, "this") as found:
-            warnings.warn("this one", UserWarning, stacklevel=1)
-            warnings.warn("other one", UserWarning, stacklevel=1)
-        said.extend(found)
-
     with warnings.catch_warnings():
         warnings.simplefilter("always")
-        with pytest.warns(UserWarning, match="other"):
-            warn_twice()
-    assert said == ["UserWarning: this one"]
+        with pytest.warns(UserWarning, match="other") as passed_on:
+            both = warning_and_error_of(lambda: warnings.warn("other one", UserWarning, stacklevel=1), "this")
+    assert both == ("no error", "no error")
+    assert len(passed_on) == 2
 
 
 def test_error_of_without_an_error() -> None:

@@ -5,23 +5,23 @@ from dataclasses import replace
 
 import torch
 
-from qat.tour.experiment import Chapter, Experiment, Measured, run_experiment
+from qat.tour.experiment import Chapter, Experiment, Measured, run_experiment, run_tour
 from qat.tour.trace import differentiate, leaf
 
 
 def planted(measure: Callable[[], Measured]) -> Experiment:
-    return Experiment("Planted", "To be seen.", {"one": 1.0, "two": 2.0}, measure)
+    return Experiment(measure, "Planted", "To be seen.", {"one": 1.0, "two": 2.0})
 
 
 def test_a_wrong_value_is_a_cross() -> None:
-    result = run_experiment(planted(lambda: Measured({"one": torch.tensor(1.0), "two": 3.0})))
+    result = run_experiment(planted(lambda: ({"one": torch.tensor(1.0), "two": 3.0}, [])))
     assert [finding.ok for finding in result.findings] == [True, False]
     assert not result.ok
 
 
 def test_a_missing_or_unexpected_figure_is_a_cross() -> None:
-    missing = run_experiment(planted(lambda: Measured({"one": 1.0})))
-    extra = run_experiment(planted(lambda: Measured({"one": 1.0, "two": 2.0, "three": None})))
+    missing = run_experiment(planted(lambda: ({"one": 1.0}, [])))
+    extra = run_experiment(planted(lambda: ({"one": 1.0, "two": 2.0, "three": None}, [])))
     assert [finding.ok for finding in missing.findings] == [True, False]
     assert [finding.ok for finding in extra.findings] == [True, True, False]
 
@@ -37,10 +37,10 @@ def test_an_experiment_that_breaks_is_a_cross() -> None:
 
 def test_a_gradient_that_is_wrong_by_finite_differences_is_a_cross() -> None:
     values = {"one": 1.0, "two": 2.0}
-    graph = differentiate(torch.square, x=leaf(1.0)).graphs[0]
-    assert run_experiment(planted(lambda: Measured(values, [graph]))).ok
+    _, (graph,) = differentiate(torch.square, x=leaf(1.0))
+    assert run_experiment(planted(lambda: (values, [graph]))).ok
     wrong = replace(graph, leaves_agree=False)
-    result = run_experiment(planted(lambda: Measured(values, [wrong])))
+    result = run_experiment(planted(lambda: (values, [wrong])))
     assert [finding.name for finding in result.findings if not finding.ok] == ["finite differences"]
 
 
@@ -48,7 +48,7 @@ def test_global_state_is_as_before() -> None:
     def disturbs() -> Measured:
         torch.manual_seed(7)
         torch.set_num_threads(1)
-        return Measured({"one": 1.0, "two": 2.0 if torch.is_grad_enabled() else 0.0})
+        return {"one": 1.0, "two": 2.0 if torch.is_grad_enabled() else 0.0}, []
 
     threads = torch.get_num_threads()
     try:
@@ -63,12 +63,15 @@ def test_global_state_is_as_before() -> None:
         torch.set_num_threads(threads)
 
 
-def test_a_chapter_collects_its_experiments() -> None:
-    chapter = Chapter("One")
+def test_run_tour_numbers_the_experiments_and_yields_each_as_soon_as_it_has_finished() -> None:
+    started = []
 
-    @chapter.experiment("Planted", why="To be seen.", expected={"one": 1.0})
     def measure() -> Measured:
-        return Measured({"one": 1.0}).plus({"two": 2.0})
+        started.append(len(started))
+        return {"one": 1.0, "two": 2.0}, []
 
-    assert chapter.experiments == [Experiment("Planted", "To be seen.", {"one": 1.0}, measure)]
-    assert measure().values == {"one": 1.0, "two": 2.0}
+    one, two = Chapter("One", [planted(measure)]), Chapter("Two", [planted(measure)] * 2)
+    tour = run_tour([one, two])
+    chapter, first = next(tour)
+    assert (chapter, first.number, first.ok, started) == (one, 1, True, [0])
+    assert [(chapter, finished.number) for chapter, finished in tour] == [(two, 2), (two, 3)]

@@ -7,34 +7,16 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from qat.export.integers import IntArray
+from qat.export.integers.program import IntArray
 
 COMPILERS = ("cc", "gcc", "clang")
-MAIN = """
-#include <stdio.h>
-#include "model.c"
-static uint8_t input[{size}];
-static int32_t logits[{classes}];
-int main(int count, char **names) {{
-  FILE *from = fopen(names[1], "rb"), *to = fopen(names[2], "wb");
-  if (!from || !to) return count;
-  while (fread(input, 1, {size}, from) == {size}) {{
-    predict(input, logits);
-    fwrite(logits, 4, {classes}, to);
-  }}
-  return fclose(to);
-}}
-"""
+MAIN = Path(__file__).with_name("main.c")
 
 
 def c_logits(compiler: str, path: Path, codes: IntArray, classes: int) -> IntArray:
     """The integer logits of a C file. Shape: `(N, C, H, W)` -> `(N, classes)`.
 
-    Args:
-        compiler: path of the compiler, from `find_compiler`.
-        path: path of the C file.
-        codes: codes minus the lowest code of the input, as `predict` takes them.
-        classes: number of logits.
+    `codes` are those of `IntegerModel.codes` minus the lowest code of the input, as `predict` takes them.
 
     Raises:
         ValueError: the file does not compile, or the program fails.
@@ -42,10 +24,11 @@ def c_logits(compiler: str, path: Path, codes: IntArray, classes: int) -> IntArr
     with TemporaryDirectory() as place:
         folder = Path(place)
         shutil.copy(path, folder / "model.c")
-        (folder / "main.c").write_text(MAIN.format(size=codes[0].size, classes=classes))
+        shutil.copy(MAIN, folder)
         codes.astype(np.uint8).tofile(folder / "codes")
         program = str(folder / "model.exe")  # Windows runs no other suffix
-        _run([compiler, "-std=c99", "-O2", "main.c", "-o", program], folder)
+        sizes = f"-DSIZE={codes[0].size}", f"-DCLASSES={classes}"
+        _run([compiler, "-std=c99", "-O2", *sizes, "main.c", "-o", program], folder)
         _run([program, "codes", "logits"], folder)
         return np.fromfile(folder / "logits", np.int32).reshape(len(codes), classes).astype(np.int64)
 

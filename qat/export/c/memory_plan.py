@@ -1,42 +1,33 @@
 """The RAM of a network in C: an arena in which codes that no later step reads are overwritten."""
 
-from dataclasses import dataclass
 from math import prod
 
-from qat.export.integers import Step
+from qat.export.integers.program import Step
 
 STORING = ("rescale", "max_pool")  # the steps that store codes; sums are computed where they are rescaled
 
 
-@dataclass(frozen=True)
-class Place:
-    """The place of one step's codes.
+def plan_memory(steps: list[Step]) -> tuple[dict[int, range], dict[int, int]]:
+    """Where each step except the last stores its codes.
 
-    Args:
-        start: the first byte in the arena; 0 if `is_wide`.
-        bytes: number of bytes.
-        is_wide: whether the codes are 32-bit integers in an array of their own.
+    Returns:
+        The bytes of the arena that hold them, by the step's number; and for the steps whose codes need 32
+        bits, the length of their separate array.
     """
-
-    start: int
-    bytes: int
-    is_wide: bool
-
-
-def plan_memory(steps: list[Step]) -> tuple[dict[int, Place], int]:
-    """The place of each step that stores codes, and the bytes of the arena."""
-    stored = [n for n, step in enumerate(steps[:-1]) if step.op in STORING]
-    last = {n: _last_reader(n, steps) for n in stored}
-    found: dict[int, Place] = {}
-    for n in stored:
-        size = prod(steps[n].shape)
-        if _is_wide(n, steps):
-            found[n] = Place(0, 4 * size, True)
+    places, wide = dict[int, range](), dict[int, int]()
+    for n, step in enumerate(steps[:-1]):
+        if step.op not in STORING:
+            continue
+        if step.op == "max_pool":
+            is_wide = step.inputs[0] in wide
         else:
-            alive = [found[m] for m in found if last[m] >= n and not found[m].is_wide]
-            found[n] = Place(_first_gap(size, alive), size, False)
-    arena = max((place.start + place.bytes for place in found.values() if not place.is_wide), default=0)
-    return found, arena
+            is_wide = step.settings["high"] - step.settings["low"] > 255
+        if is_wide:
+            wide[n] = prod(step.shape)
+        else:
+            alive = [place for m, place in places.items() if _last_reader(m, steps) >= n]
+            places[n] = _first_gap(prod(step.shape), alive)
+    return places, wide
 
 
 def row_slots(steps: list[Step]) -> dict[int, int]:
@@ -56,17 +47,10 @@ def _last_reader(number: int, steps: list[Step]) -> int:
     return max((n if steps[n].op in STORING else _last_reader(n, steps) for n in readers), default=0)
 
 
-def _is_wide(number: int, steps: list[Step]) -> bool:
-    step = steps[number]
-    if step.op == "max_pool":
-        return _is_wide(step.inputs[0], steps) if step.inputs[0] else False
-    return step.op == "rescale" and step.settings["high"] - step.settings["low"] > 255
-
-
-def _first_gap(size: int, alive: list[Place]) -> int:
+def _first_gap(size: int, alive: list[range]) -> range:
     start = 0
     for place in sorted(alive, key=lambda place: place.start):
         if place.start - start >= size:
             break
-        start = max(start, place.start + place.bytes)
-    return start
+        start = max(start, place.stop)
+    return range(start, start + size)

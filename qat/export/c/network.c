@@ -4,7 +4,7 @@
 
    returns the class: the first with the largest logit.
    input:  ${steps[0].shape[0] * steps[0].shape[1] * steps[0].shape[2]} codes of ${steps[0].shape | join(" x ")}, as C, H, W.
-           The code of a value x is round(x / ${program.input_scale}), half to even, clamped to ${steps[0].settings.low}..${steps[0].settings.high}, minus ${steps[0].settings.low}.
+           The code of a value x is round(x / ${steps[0].settings.scale}), half to even, clamped to ${steps[0].settings.low}..${steps[0].settings.high}, minus ${steps[0].settings.low}.
    logits: ${steps[-1].shape[0]} integers in units of ${program.output_scale}.
    flash:  ${flash} bytes of constants, of these ${weights} of weights, and the code.
    RAM:    ${ram} bytes, all static: two threads must not call predict at the same time. */
@@ -45,16 +45,16 @@ static const uint8_t *input_codes;
 {% for slot, length in rows %}
 static int8_t row${slot}[${length}];
 {% endfor %}
-{% for number, size in wide %}
+{% for number, size in wide.items() %}
 static int32_t wide${number}[${size}];
 {% endfor %}
 {#- The element of a step's array that belongs to channel c, row y and column x. #}
 {% macro element(n, c="c", y="y", x="x") -%}
-  ${stored(n)}[(${c} * ${steps[n].shape[1]} + ${y}) * ${steps[n].shape[2]} + ${x}]
+  ${stored[n].array}[(${c} * ${steps[n].shape[1]} + ${y}) * ${steps[n].shape[2]} + ${x}]
 {%- endmacro %}
 {# One of the codes of a step minus a zero point. #}
 {% macro code(n, zero, c="c", y="y", x="x") -%}
-  {% set offset = lowest(n) - zero %}
+  {% set offset = stored[n].lowest - zero %}
   {% set plain = element(n, "(" ~ c ~ ")", y, x) %}
 ${"(%s %s %s)" % (plain, "+" if offset > 0 else "-", offset | abs) if offset else plain}
 {%- endmacro %}
@@ -115,12 +115,12 @@ static int32_t sum${n}(int c, int y, int x) {
 }
 {% elif step.op == "max_pool" %}
 {% set source = step.inputs[0] %}
-{% set type = "int32_t" if is_wide(n) else "uint8_t" %}
+{% set type = "int32_t" if stored[n].is_wide else "uint8_t" %}
 
 /* ${step.layer} */
 static void step${n}(void) {
 ${loops(step)}
-        ${type} most = ${s.low if is_wide(n) else 0};
+        ${type} most = ${s.low if stored[n].is_wide else 0};
         for (int i = 0; i < ${s.kernel[0]}; ++i)
           for (int j = 0; j < ${s.kernel[1]}; ++j) {
             const int h = y * ${s.stride[0]} + i - ${s.padding[0]};
@@ -149,7 +149,7 @@ ${loops(step)}
 {% set factor, added = constants[n][loop.index0] | string, term(input, s.zeros[loop.index0]) %}
         total += ${added if factor == "1" else "(int64_t)%s * %s" % (added, factor)};
 {% endfor %}
-        ${element(n)} = ${value if is_wide(n) else "(uint8_t)(%s - %s)" % (value, s.low) if s.low else "(uint8_t)" ~ value};
+        ${element(n)} = ${value if stored[n].is_wide else "(uint8_t)(%s - %s)" % (value, s.low) if s.low else "(uint8_t)" ~ value};
       }
   }
 }
@@ -159,7 +159,7 @@ ${loops(step)}
 int predict(const uint8_t *input, int32_t *logits) {
   int best = 0;
   input_codes = input;
-{% for number in places %}
+{% for number in (places | list + wide | list) | sort %}
   step${number}();
 {% endfor %}
   step${steps | length - 1}(logits);

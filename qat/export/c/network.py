@@ -2,25 +2,18 @@
 
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 from qat.export.c.memory_plan import plan_memory, row_slots
-from qat.export.integers import Program
+from qat.export.integers.program import Program
 
 
 @dataclass(frozen=True)
 class Constant:
-    """The numbers of a rescaling for each channel: an array, or one number if all channels share it.
+    """The numbers of a rescaling for each channel: an array, or one number if all channels share it."""
 
-    Args:
-        name: name of the array.
-        type: its C type.
-        values: one number for each channel.
-    """
-
-    name: str
-    type: str
-    values: list[int]
+    name: str  # of the array
+    type: str  # in C
+    values: list[int]  # one number for each channel
 
     @property
     def is_array(self) -> bool:
@@ -34,11 +27,17 @@ class Constant:
         return f"{self.name}[c]" if self.is_array else str(self.values[0])
 
 
-class Network:
-    """The variables and functions of the template; a step is meant by its number.
+@dataclass(frozen=True)
+class StoredCodes:
+    """An array that holds the codes of a step."""
 
-    Args:
-        program: the network.
+    array: str
+    lowest: int  # the code that is stored as 0
+    is_wide: bool  # whether they are 32-bit integers
+
+
+class Network:
+    """The variables of the template; a step is meant by its number.
 
     Attributes:
         flash: bytes of constants.
@@ -47,57 +46,40 @@ class Network:
     """
 
     def __init__(self, program: Program) -> None:
-        self.program = program
-        self.places, self.arena = plan_memory(program.steps)
-        self.wide = [(number, place.bytes // 4) for number, place in self.places.items() if place.is_wide]
-        self.slots, rows = row_slots(program.steps), dict[int, int]()
+        self.program, self.steps = program, program.steps
+        self.places, self.wide = plan_memory(self.steps)
+        self.arena = max((place.stop for place in self.places.values()), default=0)
+        self.slots, rows = row_slots(self.steps), dict[int, int]()
         for number, slot in self.slots.items():
-            rows[slot] = max(prod(program.steps[number].settings["shape"][1:]), rows.get(slot, 0))
+            rows[slot] = max(prod(self.steps[number].settings["shape"][1:]), rows.get(slot, 0))
         self.rows = sorted(rows.items())
-        self.constants = {n: self._constants(n) for n, s in enumerate(program.steps) if s.op == "rescale"}
+        self.stored = self._stored_codes()
+        self.constants = {n: self._constants(n) for n, s in enumerate(self.steps) if s.op == "rescale"}
+        self.divides = any(step.settings.get("divisor", 1) > 1 for step in self.steps)
         # `code_at` may read one byte behind a weight.
-        self.weights = sum(len(step.packed_weight) + 1 for step in program.steps if step.op == "conv")
+        self.weights = sum(len(step.packed_weight) + 1 for step in self.steps if step.op == "conv")
         self.flash = self.weights + sum(c.bytes for constants in self.constants.values() for c in constants)
-        self.ram = self.arena + 4 * sum(size for _, size in self.wide) + sum(rows.values())
+        self.ram = self.arena + 4 * sum(self.wide.values()) + sum(rows.values())
 
-    def variables(self) -> dict[str, Any]:
-        """Everything that the template uses."""
-        steps = self.program.steps
-        return vars(self) | {
-            "steps": steps,
-            "divides": any(step.settings.get("divisor", 1) > 1 for step in steps),
-            "is_wide": self.is_wide,
-            "lowest": self.lowest,
-            "stored": self.stored,
-        }
-
-    def is_wide(self, number: int) -> bool:
-        """Whether a step gives 32-bit integers."""
-        number = self._origin(number)
-        return number == len(self.program.steps) - 1 or (number > 0 and self.places[number].is_wide)
-
-    def lowest(self, number: int) -> int:
-        """The code that is stored as 0."""
-        return 0 if self.is_wide(number) else int(self.program.steps[self._origin(number)].settings["low"])
-
-    def stored(self, number: int) -> str:
-        """The array in which the codes of a step lie."""
-        number = self._origin(number)
-        if number == len(self.program.steps) - 1:
-            return "logits"
-        if number == 0:
-            return "input_codes"
-        return f"wide{number}" if self.is_wide(number) else f"(arena + {self.places[number].start})"
-
-    def _origin(self, number: int) -> int:
-        """The step that stored the codes: flattening leaves them in place."""
-        while self.program.steps[number].op == "flatten":
-            (number,) = self.program.steps[number].inputs
-        return number
+    def _stored_codes(self) -> dict[int, StoredCodes]:
+        found: dict[int, StoredCodes] = {}
+        for n, step in enumerate(self.steps):
+            low = step.settings.get("low", 0)
+            if n == 0:
+                found[n] = StoredCodes("input_codes", low, False)
+            elif n == len(self.steps) - 1:
+                found[n] = StoredCodes("logits", 0, True)
+            elif step.op == "flatten":  # it leaves them in place
+                found[n] = found[step.inputs[0]]
+            elif n in self.wide:
+                found[n] = StoredCodes(f"wide{n}", 0, True)
+            elif n in self.places:
+                found[n] = StoredCodes(f"(arena + {self.places[n].start})", low, False)
+        return found
 
     def _constants(self, number: int) -> list[Constant]:
         """The multipliers of a rescaling, its bias and its shift."""
-        multiplier, bias, shift = (array.tolist() for array in self.program.steps[number].arrays.values())
+        multiplier, bias, shift = (array.tolist() for array in self.steps[number].arrays.values())
         factors = [Constant(f"multiplier{number}_{i}", "int32_t", row) for i, row in enumerate(multiplier)]
         return [
             *factors,

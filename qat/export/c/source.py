@@ -1,14 +1,24 @@
 """An integer network as one C99 file: weights as constant arrays, integers only, no heap."""
 
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from qat.export.c.network import Network
-from qat.export.integers import IntegerModel, Step
+from qat.export.integers.model import IntegerModel
+from qat.export.integers.program import Step
 from qat.whole_file import write_whole
+
+TEMPLATES = Environment(
+    loader=FileSystemLoader(Path(__file__).parent),
+    variable_start_string="${",  # C is full of braces
+    variable_end_string="}",
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+    undefined=StrictUndefined,
+)
 
 
 @dataclass(frozen=True)
@@ -34,17 +44,11 @@ class CSource:
 def write_c(model: IntegerModel, path: str | Path) -> CSource:
     """Write a network in integers as one C99 file with `int predict(const uint8_t *input, int32_t *logits)`.
 
-    It includes <stdint.h> alone, and gives the predictions and logits of `model` to the last bit.
-
-    Args:
-        model: the network in integers, with weights and activations of 1 to 8 bits.
-        path: path of the file; it is written whole or not at all.
-
-    Returns:
-        The source and its sizes.
+    It includes <stdint.h> alone, and gives the predictions and logits of `model` to the last bit. The file is
+    written whole or not at all.
 
     Raises:
-        ValueError: a weight or an activation has more bits.
+        ValueError: a weight or an activation has more than 8 bits.
     """
     source = c_source(model)
     write_whole(path, source.text)
@@ -55,22 +59,8 @@ def c_source(model: IntegerModel) -> CSource:
     """The content of the file and its sizes; see `write_c`."""
     _check_bits(model.program.steps)
     network = Network(model.program)
-    text = _template().render(network.variables())
+    text = TEMPLATES.get_template("network.c").render(vars(network))
     return CSource(text, network.flash, network.weights, network.ram)
-
-
-@cache
-def _template() -> Template:
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        variable_start_string="${",  # C is full of braces
-        variable_end_string="}",
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        undefined=StrictUndefined,
-    )
-    return environment.get_template("network.c")
 
 
 def _check_bits(steps: list[Step]) -> None:

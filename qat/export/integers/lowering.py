@@ -1,19 +1,26 @@
 """From a trained model to a program in integers: torch.fx traces the graph, and each operation has a rule."""
 
 import copy
-import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import fx, nn
 
 from qat.export.integers.program import Program
-from qat.export.integers.rules import Rules, known, unsupported
-from qat.export.integers.values import Shape, Sum, Value, as_sum
+from qat.export.integers.rules import Rules, unsupported
+from qat.export.integers.values import Shape, Sum, Value
 from qat.export.readiness import check_ready
 from qat.layers import QuantActivation, QuantLayer
 from qat.layers.deployable import FOLDED
 from qat.quantizers import Quantizer
+
+# The modules that compute the same as the functions and methods of these names.
+MODULES: dict[str, Callable[..., nn.Module]] = {
+    "flatten": nn.Flatten,
+    **{"relu": nn.ReLU, "relu_": nn.ReLU},
+    "adaptive_avg_pool2d": nn.AdaptiveAvgPool2d,
+}
 
 
 class _Tracer(fx.Tracer):
@@ -24,11 +31,7 @@ class _Tracer(fx.Tracer):
 
 @torch.no_grad()
 def lower(model: nn.Module, shape: tuple[int, ...]) -> Program:
-    """The program of a model.
-
-    Args:
-        model: a quantized model that is ready; it stays unchanged.
-        shape: `(C, H, W)` of one image.
+    """The program of a quantized model, which stays unchanged, for images of a shape `(C, H, W)`.
 
     Raises:
         ValueError: the model is not ready, cannot be traced, or an operation has no form in integers; the
@@ -57,29 +60,26 @@ class _Lowering:
 
     def run(self, graph: fx.Graph) -> Program:
         for node in graph.nodes:
+            x = next((self.values[read] for read in node.all_input_nodes), None)
             if node.op == "placeholder":
                 self.values[node] = None
             elif node.op == "output":
                 self._output(node.args[0])
             elif node.op == "call_module":
                 module = self.model.get_submodule(node.target)
-                self.values[node] = self.rules.module(node.target, module, self._input(node))
+                self.values[node] = self.rules.module(node.target, module, x)
             else:
-                self.values[node] = self._function(node)
+                self.values[node] = self._function(node, x)
         return self.program
 
-    def _function(self, node: fx.Node) -> Value | None:
-        layer, name = _layer_of(node), getattr(node.target, "__name__", str(node.target))
+    def _function(self, node: fx.Node, x: Value | None) -> Value | None:
+        layer, name = layer_of_call(node), getattr(node.target, "__name__", str(node.target))
         if name in ("add", "iadd", "add_"):
             return self._add(layer, node)
-        if name == "flatten":
-            return self.rules.flatten(layer, self._input(node))
-        if name in ("relu", "relu_"):
-            return as_sum(known(layer, self._input(node))).clamped(0.0, math.inf)
-        if name == "adaptive_avg_pool2d" and len(node.args) == 2:
-            size: Any = node.args[1]
-            return self.rules.average(layer, nn.AdaptiveAvgPool2d(size), self._input(node))
-        raise unsupported(layer, name)
+        if name not in MODULES:
+            raise unsupported(layer, name)
+        settings = {key: value for key, value in node.kwargs.items() if key != "input"}
+        return self.rules.module(layer, MODULES[name](*node.args[1:], **settings), x)
 
     def _add(self, layer: str, node: fx.Node) -> Sum:
         first, second = (self.values.get(x) if isinstance(x, fx.Node) else None for x in node.args[:2])
@@ -95,14 +95,10 @@ class _Lowering:
             raise unsupported("the output", f"logits of shape {value.shape}")
         self.rules.rescaling.output(value)
 
-    def _input(self, node: fx.Node) -> Value | None:
-        (first, *_) = node.args
-        assert isinstance(first, fx.Node)
-        return self.values[first]
 
-
-def _layer_of(node: fx.Node) -> str:
+def layer_of_call(node: fx.Node) -> str:
     """The module whose forward calls a function."""
+    # No public function says it; `tests/export/test_torch_metadata.py` checks the key.
     stack = node.meta.get("nn_module_stack") or {}
     path = next(reversed(stack.values()))[0] if stack else ""
     return path or "the model itself"

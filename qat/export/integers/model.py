@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from torch import Tensor, nn
@@ -10,7 +9,7 @@ from torch import Tensor, nn
 from qat.export.agreement import Agreement, agree
 from qat.export.integers import reader
 from qat.export.integers.lowering import lower
-from qat.export.integers.program import Accumulator, IntArray, Program
+from qat.export.integers.program import IntArray, Program, ReaderInput
 from qat.export.trained_model import codes_of_trained, run_trained
 from qat.progress import tracked
 
@@ -33,11 +32,6 @@ class IntegerAgreement:
     codes: dict[str, tuple[int, int]]
 
     @property
-    def classes(self) -> IntArray:
-        """The classes that it predicts, `(N,)`."""
-        return self.integers.argmax(axis=1)
-
-    @property
     def predictions(self) -> int:
         """Number of images for which it predicts another class."""
         return self.logits.images - self.logits.same_class
@@ -52,10 +46,10 @@ class IntegerModel:
     """A trained network in integers: codes in, int32 accumulators, multiplication and shift, int32 logits.
 
     A convolution or linear layer adds `(code - zero point) * weight code` in int32; the weights prove that no
-    sum overflows (`accumulators`). A sum is brought to the next grid as `round((sum of term * multiplier +
-    bias) / 2^shift)`, half to even, with 31-bit multipliers, or without one if the scales are powers of two.
-    Max-pooling takes the largest code; average pooling adds codes and divides once, in the rescaling. The
-    terms of a residual sum are rescaled together. BatchNorm is part of multipliers and biases.
+    sum overflows (`program.accumulators`). A sum is brought to the next grid as `round((sum of term *
+    multiplier + bias) / 2^shift)`, half to even, with 31-bit multipliers, or without one if the scales are
+    powers of two. Max-pooling takes the largest code; average pooling adds codes and divides once, in the
+    rescaling. The terms of a residual sum are rescaled together. BatchNorm is part of multipliers and biases.
 
     Args:
         model: a quantized model that was trained or calibrated.
@@ -71,23 +65,17 @@ class IntegerModel:
     def __init__(self, model: nn.Module, shape: tuple[int, ...]) -> None:
         self.model = model
         self.program: Program = lower(model, shape)
-        self._steps, self._arrays = self.program.as_plain_data()
-
-    @property
-    def accumulators(self) -> list[Accumulator]:
-        """What is proved of the sums of each layer."""
-        return self.program.accumulators
+        self._network = self.program.for_reader()
 
     def codes(self, images: Tensor) -> IntArray:
         """The codes of the input. Shape: `(N, C, H, W)` -> the same."""
-        grid = self._steps[0]
+        grid = self.program.steps[0].settings
         steps = np.rint(images.cpu().numpy().astype(np.float32) / np.float32(grid["scale"]))
         return np.clip(steps + grid["zero"], grid["low"], grid["high"]).astype(np.int64)
 
     def __call__(self, codes: IntArray) -> IntArray:
         """Logits in units of `program.output_scale`. Shape: `(N, C, H, W)` -> `(N, classes)`."""
-        parts = [values[-1] for values in self._run(codes)]
-        return np.concatenate(parts).reshape(len(codes), -1)
+        return integer_logits(self._network, codes, "integers")
 
     def predict(self, images: Tensor) -> IntArray:
         """The class of each image: the first with the largest logit. Shape: `(N, C, H, W)` -> `(N,)`."""
@@ -100,7 +88,8 @@ class IntegerModel:
         parts = []
         numbers = {step.layer: n for n, step in enumerate(self.program.steps) if step.op in GRID_STEPS}
         starts = range(0, len(images), BATCH)
-        for start, values in zip(starts, self._run(self.codes(images)), strict=True):
+        batches = _run_in_batches(self._network, self.codes(images), "integers")
+        for start, values in zip(starts, batches, strict=True):
             parts.append(values[-1])
             for call in codes_of_trained(self.model, (images[start : start + BATCH],)):
                 if call.name not in numbers:  # no other layer reads its output
@@ -111,13 +100,14 @@ class IntegerModel:
         logits = np.concatenate(parts).reshape(len(images), -1)
         return IntegerAgreement(agree(trained, logits * self.program.output_scale), logits, codes)
 
-    def _run(self, codes: IntArray) -> Iterator[list[Any]]:
-        return run_in_batches(self._steps, self._arrays, codes, "integers")
+
+def integer_logits(network: ReaderInput, codes: IntArray, description: str) -> IntArray:
+    """The logits of a network. Shape: `(N, C, H, W)` -> `(N, classes)`."""
+    parts = [values[-1] for values in _run_in_batches(network, codes, description)]
+    return np.concatenate(parts).reshape(len(codes), -1)
 
 
-def run_in_batches(
-    steps: list[dict[str, Any]], arrays: dict[str, Any], codes: IntArray, description: str
-) -> Iterator[list[Any]]:
+def _run_in_batches(network: ReaderInput, codes: IntArray, description: str) -> Iterator[list[IntArray]]:
     """What each step gives, batch by batch; progress is shown under the description."""
     for start in tracked(range(0, len(codes), BATCH), description):
-        yield reader.run(steps, arrays, codes[start : start + BATCH])
+        yield reader.run(*network, codes[start : start + BATCH])

@@ -16,22 +16,16 @@ FRACTION_BITS = 20  # of a code: rounding a multiplier moves no term by more tha
 class Multipliers:
     """`code = round((sum of term * multiplier + bias * 2^lift) / (divisor * 2^shift))`, half to even.
 
-    Args:
-        multiplier: for each term and channel, `(terms, C)`, of magnitude below 2^31. If all scales are powers
-            of two, so are the multipliers; with one term they are 1, and the rescaling is a shift.
-        bias: for each channel, int32, `(C,)`.
-        lift: the left shift of all biases.
-        shift: for each channel, 0 to 60, with divisor * 2^shift < 2^62, `(C,)`.
-        divisor: the odd factor of the number of elements of an average; otherwise 1.
-        exact: whether nothing was rounded here.
+    If all scales are powers of two, so are the multipliers; with one term they are 1, and the rescaling is a
+    shift.
     """
 
-    multiplier: IntArray
-    bias: IntArray
-    lift: int
-    shift: IntArray
-    divisor: int
-    exact: bool
+    multiplier: IntArray  # (terms, C), of magnitude below 2^31
+    bias: IntArray  # (C,), int32
+    lift: int  # the left shift of all biases
+    shift: IntArray  # (C,), 0 to 60, with divisor * 2^shift < 2^62
+    divisor: int  # the odd factor of the number of elements of an average; otherwise 1
+    exact: bool  # whether nothing was rounded here
 
 
 def multipliers(value: Sum, scale: float) -> Multipliers:
@@ -46,10 +40,9 @@ def multipliers(value: Sum, scale: float) -> Multipliers:
     (divisor,) = divisors
     # The division by the odd factor comes last, where it is exact.
     odd = divisor // (divisor & -divisor)
-    ratios = np.array(
-        [term.unit / (scale * (divisor // odd)) for term in value.terms]
-    )  # (terms, C), in codes
+    units = np.array([term.unit for term in value.terms])
     bounds = np.array([term.bound for term in value.terms])
+    ratios = units / (scale * (divisor // odd))  # (terms, C), in codes
     ratios = np.where(bounds > 0, ratios, 0.0)  # a channel of zeros is 0 in any unit
     offset = value.offset / scale * odd
     return _exact(ratios, bounds, offset, odd) or _rounded(ratios, bounds, offset, odd)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from qat.export.integers import reader
-from qat.export.integers.model import IntegerModel, run_in_batches
+from qat.export.integers.model import IntegerModel, integer_logits
 from qat.export.integers.program import IntArray
 from qat.whole_file import write_whole
 
@@ -18,21 +18,14 @@ def write_npz(model: IntegerModel, path: str | Path) -> Path:
 
     Weights are packed: `(code - low) / step` in `bits` bits each, lowest bit first. Multipliers and biases
     are int32, shifts uint8. Step 0 holds the grid of the input, each `rescale` the grid that it rounds to,
-    and the last one the grid of the logits.
-
-    Args:
-        model: the network in integers.
-        path: path of the file; it is written whole or not at all.
-
-    Returns:
-        The path.
+    and the last one the grid of the logits. The file is written whole or not at all.
     """
     return write_whole(path, npz_bytes(model))
 
 
 def npz_bytes(model: IntegerModel) -> bytes:
     """The content of the file. The same network gives the same bytes."""
-    steps, arrays = model.program.as_plain_data()
+    steps, arrays = model.program.for_reader()
     stored: dict[str, Any] = {}
     for key, array in arrays.items():
         number, name = key.split(".")
@@ -47,5 +40,4 @@ def npz_bytes(model: IntegerModel) -> bytes:
 
 def npz_logits(path: Path, codes: IntArray) -> IntArray:
     """The integer logits of a file. Shape: `(N, C, H, W)` -> `(N, classes)`."""
-    parts = [values[-1] for values in run_in_batches(*reader.load(str(path)), codes, path.name)]
-    return np.concatenate(parts).reshape(len(codes), -1)
+    return integer_logits(reader.load(str(path)), codes, path.name)

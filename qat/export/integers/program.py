@@ -12,27 +12,19 @@ LARGEST_SUM = 2**31 - 1  # of an int32 accumulator
 LARGEST_EXACT = 2**24  # up to here float32 adds integers without rounding, in any order
 
 IntArray = NDArray[np.int64]
+ReaderInput = tuple[list[dict[str, Any]], dict[str, Any]]  # the steps and arrays that `reader.py` runs
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step; the keys of `settings` and `arrays` are those that `reader.py` reads.
+    """One step; the keys of `settings` and `arrays` are those that `reader.py` reads."""
 
-    Args:
-        op: `input`, `conv`, `max_pool`, `sum_pool`, `flatten` or `rescale`.
-        layer: the module that the step comes from; for a rescaling, the quantizer.
-        inputs: the steps whose integers it takes.
-        shape: shape of its output for one image.
-        settings: numbers and lists of numbers.
-        arrays: arrays in the order in which the reader takes them.
-    """
-
-    op: str
-    layer: str
-    inputs: tuple[int, ...]
-    shape: Shape
-    settings: dict[str, Any] = field(default_factory=dict)
-    arrays: dict[str, IntArray] = field(default_factory=dict)
+    op: str  # input, conv, max_pool, sum_pool, flatten or rescale
+    layer: str  # the module that the step comes from; for a rescaling, the quantizer
+    inputs: tuple[int, ...]  # the steps whose integers it takes
+    shape: Shape  # of its output for one image
+    settings: dict[str, Any] = field(default_factory=dict)  # numbers and lists of numbers
+    arrays: dict[str, IntArray] = field(default_factory=dict)  # in the order in which the reader takes them
 
     @property
     def packed_weight(self) -> bytes:
@@ -68,7 +60,6 @@ class Program:
 
     Args:
         steps: the first is the input, the last gives the logits.
-        input_scale: the value of one code of the input.
         output_scale: the value of one integer of the logits.
         accumulators: one for each convolution, linear layer and average pool.
         rounded: layers whose multipliers or biases were rounded; they compute nearly what was trained.
@@ -76,7 +67,6 @@ class Program:
     """
 
     steps: list[Step] = field(default_factory=list)
-    input_scale: float = 0.0
     output_scale: float = 0.0
     accumulators: list[Accumulator] = field(default_factory=list)
     rounded: list[str] = field(default_factory=list)
@@ -92,8 +82,8 @@ class Program:
         self.steps.append(step)
         return len(self.steps) - 1
 
-    def as_plain_data(self) -> tuple[list[dict[str, Any]], dict[str, IntArray]]:
-        """The steps as dicts, and their arrays by `<step>.<name>`: the form that `reader.py` runs."""
+    def for_reader(self) -> ReaderInput:
+        """The steps as dicts, and their arrays by `<step>.<name>`."""
         steps = [
             {"op": step.op, "layer": step.layer, "inputs": list(step.inputs), "arrays": list(step.arrays)}
             | step.settings

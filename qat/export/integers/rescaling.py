@@ -13,22 +13,13 @@ from qat.quantizers import Quantizer
 
 
 class Rescaling:
-    """Appends rescalings to a program.
-
-    Args:
-        program: the program that they are appended to.
-        shape: `(C, H, W)` of one image.
-    """
+    """Appends rescalings to a program for images of a shape `(C, H, W)`."""
 
     def __init__(self, program: Program, shape: Shape) -> None:
         self.program, self.shape = program, shape
 
     def quantize(self, quantizer: Quantizer, x: Value | None, name: str) -> QuantizedTensor:
-        """A tensor on the grid of a quantizer. None stands for the network's input.
-
-        Raises:
-            ValueError: the input would lie on two grids, or there are no numbers for the rescaling.
-        """
+        """A tensor on the grid of a quantizer. None stands for the network's input."""
         scale, low, high = scale_of(quantizer), quantizer.grid.low, quantizer.grid.high
         zero = zero_point_of(quantizer, scale)
         if x is None:
@@ -57,16 +48,9 @@ class Rescaling:
         self._rescale(value, scale, grid, "output")
 
     def prove(self, layer: str, bound: FloatArray, offset: FloatArray, unit: FloatArray) -> None:
-        """Note how large the sums of a layer may be.
+        """Note how large the sums of a layer may be, and refuse them if an int32 may overflow.
 
-        Args:
-            layer: name of the layer.
-            bound: the largest magnitude of a sum or partial sum, for each channel.
-            offset: the bias, for each channel.
-            unit: the value of 1, for each channel.
-
-        Raises:
-            ValueError: an int32 may overflow.
+        Each channel has the largest magnitude of a sum or partial sum, a bias, and the value of 1.
         """
         largest = int(bound.max())
         if largest > LARGEST_SUM:
@@ -81,12 +65,10 @@ class Rescaling:
         settings = {"scale": scale, "zero": zero, "low": low, "high": high, "shape": list(self.shape)}
         if not self.program.steps:
             self.program.add(Step("input", name, (), self.shape, settings))
-            self.program.input_scale = scale
         elif self.program.steps[0].settings != settings:
             first = layer_of(self.program.steps[0].layer)
             raise ValueError(
-                f"{layer_of(name)}: integers need one grid for the network's input, but it and {first} "
-                "have two"
+                f"{layer_of(name)}: integers need one grid for the network's input, but {first} has another"
             )
         return QuantizedTensor(0, self.shape, scale, zero, low, high)
 
@@ -99,15 +81,11 @@ class Rescaling:
             self.program.rounded.append(layer_of(name))
         elif not _is_exact_in_float32(value, numbers, max(abs(grid["low"]), grid["high"]) + 1):
             self.program.inexact.append(layer_of(name))
-        settings = grid | {
-            "scale": scale,
-            "zeros": [term.zero for term in value.terms],
-            "lift": numbers.lift,
-            "divisor": numbers.divisor,
-        }
+        zeros = [term.zero for term in value.terms]
+        settings = {"scale": scale, "zeros": zeros, "lift": numbers.lift, "divisor": numbers.divisor}
         arrays = {"multiplier": numbers.multiplier, "bias": numbers.bias, "shift": numbers.shift}
         inputs = tuple(term.step for term in value.terms)
-        number = self.program.add(Step("rescale", name, inputs, value.shape, settings, arrays))
+        number = self.program.add(Step("rescale", name, inputs, value.shape, grid | settings, arrays))
         return QuantizedTensor(number, value.shape, scale, grid["zero"], grid["low"], grid["high"])
 
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from torch import nn
@@ -12,10 +12,7 @@ from qat.export.integers.program import Program, Step
 from qat.export.integers.rescaling import Rescaling
 from qat.export.integers.values import QuantizedTensor, Shape, Sum, SumTerm, Value, as_sum
 from qat.export.integers.windows import largest_sums, output_shape, pool_settings
-from qat.layers.activation import QuantHardtanh, QuantReLU, QuantReLU6
-from qat.layers.conv import QuantConv2d
 from qat.layers.deployable import FOLDED
-from qat.layers.linear import QuantLinear
 from qat.quantizers import Quantizer
 
 PASSED = (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, *FOLDED.values())
@@ -30,11 +27,7 @@ class Rules:
     """Rules that append the steps of a layer to a program and return its output.
 
     A rule takes the layer's name, its module and its input. None stands for the network's input before it is
-    quantized.
-
-    Args:
-        program: the program that steps are appended to.
-        shape: `(C, H, W)` of one image.
+    quantized. `shape` is `(C, H, W)` of one image.
     """
 
     def __init__(self, program: Program, shape: Shape) -> None:
@@ -44,32 +37,28 @@ class Rules:
     def module(self, layer: str, module: nn.Module, x: Value | None) -> Value | None:
         """The output of a module; an error if the module has no form in integers."""
         rules: list[tuple[Any, Callable[[str, Any, Value | None], Value | None]]] = [
-            ((QuantConv2d, QuantLinear), self._product),
-            ((nn.Conv2d, nn.Linear), lambda layer, module, x: _refuse_float_weight(layer)),
+            ((nn.Conv2d, nn.Linear), self._product),
             (PASSED, lambda layer, module, x: x),
             ((nn.BatchNorm1d, nn.BatchNorm2d), self._batchnorm),
             ((nn.ReLU, nn.ReLU6, nn.Hardtanh), self._activation),
             (nn.MaxPool2d, self._max_pool),
-            ((nn.AvgPool2d, nn.AdaptiveAvgPool2d), self.average),
-            (nn.Flatten, lambda layer, module, x: self.flatten(layer, x)),
+            ((nn.AvgPool2d, nn.AdaptiveAvgPool2d), self._average),
+            (nn.Flatten, self._flatten),
         ]
         for kinds, rule in rules:
             if isinstance(module, kinds):
                 return rule(layer, module, x)
         raise unsupported(layer, type(module).__name__)
 
-    def average(self, layer: str, pool: Any, x: Value | None) -> Sum:
+    def _average(self, layer: str, pool: Any, x: Value | None) -> Sum:
         """An average pool: the sum of codes. Its division is part of the next rescaling."""
-        shape = known(layer, x).shape
         if isinstance(pool, nn.AdaptiveAvgPool2d):
             if pool.output_size not in (1, (1, 1)):
                 raise unsupported(layer, f"adaptive average pooling to {pool.output_size}")
-            kernel = list(shape[1:])
-            settings = {"kernel": kernel, "stride": kernel, "padding": [0, 0]}
-        else:
-            settings = pool_settings(pool)
-            if pool.ceil_mode or pool.divisor_override or settings["padding"] != [0, 0]:
-                raise unsupported(layer, "average pooling with padding, ceil_mode or divisor_override")
+            pool = nn.AvgPool2d(_known(layer, x).shape[1:])
+        settings = pool_settings(pool)
+        if pool.ceil_mode or pool.divisor_override or settings["padding"] != [0, 0]:
+            raise unsupported(layer, "average pooling with padding, ceil_mode or divisor_override")
         count = math.prod(settings["kernel"])
         codes = self._codes(layer, x, count)
         channels, *_ = shape = output_shape(codes.shape[0], codes.shape, settings["kernel"], settings)
@@ -78,7 +67,7 @@ class Rules:
         step = Step("sum_pool", layer, (codes.step,), shape, settings | {"zero": codes.zero})
         return Sum(shape, (SumTerm(self.program.add(step), unit, bound, divisor=count),), np.zeros(channels))
 
-    def flatten(self, layer: str, x: Value | None) -> Value | None:
+    def _flatten(self, layer: str, module: nn.Module, x: Value | None) -> Value | None:
         """A vector of all elements, in the order (C, H, W)."""
         if x is None:  # the network then takes a vector
             self.rescaling.shape = (math.prod(self.rescaling.shape), 1, 1)
@@ -91,19 +80,19 @@ class Rules:
 
     def open_sum(self, layer: str, x: Value | None) -> Sum:
         """The input as a sum to which something may still be added."""
-        value = as_sum(known(layer, x))
+        value = as_sum(_known(layer, x))
         return as_sum(self._codes(layer, value)) if value.is_clamped else value
 
     def _product(self, layer: str, module: Any, x: Value | None) -> Sum:
         """A convolution or a linear layer: sums of products of codes."""
+        quantizer = getattr(module, "weight_quantizer", None)
+        if not isinstance(quantizer, Quantizer):
+            raise ValueError(f"{layer}: integers need weights on a grid, but its weight has 32 bits")
         if isinstance(module.input_quantizer, Quantizer):
             x = self.rescaling.quantize(module.input_quantizer, x, layer + ".input_quantizer")
         if not isinstance(x, QuantizedTensor):
             raise ValueError(f"{layer}: integers need its input on a grid, but it has 32 bits")
         settings = _product_settings(layer, module, x)
-        quantizer = module.weight_quantizer
-        if not isinstance(quantizer, Quantizer):
-            _refuse_float_weight(layer)
         weight = quantizer.codes(module.effective_weight).numpy().astype(np.int64)
         weight = weight.reshape(*weight.shape, *(1,) * (4 - weight.ndim))
         outputs, _, *kernel = weight.shape
@@ -128,14 +117,11 @@ class Rules:
         return self.open_sum(layer, x).scaled(factor.numpy(), offset.numpy())
 
     def _activation(self, layer: str, module: Any, x: Value | None) -> Value:
-        low, high = 0.0, math.inf
-        if isinstance(module, nn.Hardtanh):  # also ReLU6
-            low, high = module.min_val, module.max_val
-        clamped = self.open_sum(layer, x).clamped(low, high)
-        if isinstance(module, QuantReLU | QuantReLU6 | QuantHardtanh):
-            quantizer: Any = module.quantizer
-            return self.rescaling.quantize(quantizer, clamped, layer + ".quantizer")
-        return clamped
+        is_hardtanh = isinstance(module, nn.Hardtanh)  # ReLU6 is one, too
+        ends = (module.min_val, module.max_val) if is_hardtanh else (0.0, math.inf)
+        clamped = self.open_sum(layer, x).clamped(*ends)
+        quantizer = getattr(module, "quantizer", None)  # of a QuantActivation
+        return self.rescaling.quantize(quantizer, clamped, layer + ".quantizer") if quantizer else clamped
 
     def _max_pool(self, layer: str, pool: nn.MaxPool2d, x: Value | None) -> QuantizedTensor:
         codes = self._codes(layer, x)
@@ -147,14 +133,14 @@ class Rules:
 
     def _codes(self, layer: str, x: Value | None, count: int = 1) -> QuantizedTensor:
         """The input on a grid. `count`: how many of its codes are added."""
-        value = known(layer, x)
+        value = _known(layer, x)
         return value if isinstance(value, QuantizedTensor) else self.rescaling.fine(value, count, layer)
 
     def _same_grid(self, codes: QuantizedTensor, step: Step) -> QuantizedTensor:
         return replace(codes, step=self.program.add(step), shape=step.shape)
 
 
-def known(layer: str, x: Value | None) -> Value:
+def _known(layer: str, x: Value | None) -> Value:
     """The input; an error if it is the network's own, which has no codes yet."""
     if x is None:
         raise unsupported(layer, "what happens to the input before it is quantized")
@@ -171,7 +157,3 @@ def _product_settings(layer: str, module: Any, x: QuantizedTensor) -> dict[str, 
         raise unsupported(layer, f"padding {mode if mode != 'zeros' else module.padding}")
     settings = {name: list(getattr(module, name)) for name in ("stride", "padding", "dilation")}
     return settings | {"groups": module.groups}
-
-
-def _refuse_float_weight(layer: str) -> NoReturn:
-    raise ValueError(f"{layer}: integers need weights on a grid, but its weight has 32 bits")

@@ -11,23 +11,14 @@ Shape = tuple[int, int, int]  # (C, H, W) of one image; a vector is (C, 1, 1)
 
 @dataclass(frozen=True)
 class QuantizedTensor:
-    """A tensor on a grid: `(code - zero) * scale`.
+    """A tensor on a grid: `(code - zero) * scale`."""
 
-    Args:
-        step: the step that gives the codes.
-        shape: shape of one image.
-        scale: the scale of all elements.
-        zero: the code of 0.0.
-        low: the smallest code.
-        high: the largest code.
-    """
-
-    step: int
-    shape: Shape
+    step: int  # the step that gives the codes
+    shape: Shape  # of one image
     scale: float
-    zero: int
-    low: int
-    high: int
+    zero: int  # the code of 0.0
+    low: int  # the smallest code
+    high: int  # the largest code
 
     @property
     def bound(self) -> int:
@@ -37,39 +28,23 @@ class QuantizedTensor:
 
 @dataclass(frozen=True)
 class SumTerm:
-    """The integers of one step as a term of a sum: `(integer - zero) * unit / divisor`.
+    """The integers of one step as a term of a sum: `(integer - zero) * unit / divisor`."""
 
-    Args:
-        step: the step that gives the integers.
-        unit: the value of 1 in each channel, `(C,)`.
-        bound: the largest |integer - zero| of each channel, `(C,)`.
-        zero: the integer of 0.0.
-        divisor: the number of elements, if the integers are sums for an average.
-    """
-
-    step: int
-    unit: FloatArray
-    bound: FloatArray
-    zero: int = 0
-    divisor: int = 1
+    step: int  # the step that gives the integers
+    unit: FloatArray  # the value of 1 in each channel, (C,)
+    bound: FloatArray  # the largest |integer - zero| of each channel, (C,)
+    zero: int = 0  # the integer of 0.0
+    divisor: int = 1  # the number of elements, if the integers are sums for an average
 
 
 @dataclass(frozen=True)
 class Sum:
-    """A tensor between two grids: terms, and a constant for each channel, clamped where a ReLU followed.
+    """A tensor between two grids: terms, and a constant for each channel, clamped where a ReLU followed."""
 
-    Args:
-        shape: shape of one image.
-        terms: the terms that are added.
-        offset: the constant, `(C,)`.
-        low: the lower end of the clamp.
-        high: the upper end of the clamp.
-    """
-
-    shape: Shape
-    terms: tuple[SumTerm, ...]
-    offset: FloatArray
-    low: float = -np.inf
+    shape: Shape  # of one image
+    terms: tuple[SumTerm, ...]  # they are added
+    offset: FloatArray  # the constant, (C,)
+    low: float = -np.inf  # the ends of the clamp
     high: float = np.inf
 
     @property
@@ -83,11 +58,9 @@ class Sum:
         return replace(self, terms=terms, offset=self.offset * factor + offset)
 
     def plus(self, other: "Sum") -> "Sum":
-        """`self + other`."""
         return replace(self, terms=self.terms + other.terms, offset=self.offset + other.offset)
 
     def clamped(self, low: float, high: float) -> "Sum":
-        """`clamp(self, low, high)`."""
         return replace(self, low=max(self.low, low), high=min(self.high, high))
 
 

@@ -3,7 +3,6 @@
 import json
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import onnx
 import torch
@@ -25,7 +24,7 @@ IR_VERSIONS = {21: 10, 22: 10, 23: 11, 24: 12, 25: 13}
 
 def export_onnx(
     model: nn.Module,
-    example: Tensor | tuple[Any, ...],
+    example: Tensor | tuple[Tensor, ...],
     path: str | Path,
     *,
     opset: int = 25,
@@ -52,9 +51,6 @@ def export_onnx(
             bias. A `deployable` model has none left.
         run: where the model comes from, for the metadata.
 
-    Returns:
-        The path.
-
     Raises:
         ValueError: the model is not ready (never calibrated, in a float phase), leaves the graph (through
             NumPy) or cannot be exported, the file computes something else, or the opset is not supported.
@@ -63,20 +59,22 @@ def export_onnx(
         raise ValueError(f"opset must be one of {', '.join(map(str, IR_VERSIONS))}; got {opset}")
     path = check_folder(path)  # before the work
     args = example if isinstance(example, tuple) else (example,)
+    for x in args:
+        if not (isinstance(x, Tensor) and x.is_floating_point() and x.dim()):
+            got = getattr(x, "dtype", type(x).__name__)
+            raise ValueError(f"example must be of batches of floating-point numbers; got {got}")
     content = onnx_bytes(model, args, opset, fold, run)
-    refuse_differences(model, content, random_batch(args))
+    refuse_differences(model, content, _random_batch(args))
     return write_whole(path, content)
 
 
-def onnx_bytes(model: nn.Module, args: tuple[Any, ...], opset: int, fold: bool, run: str) -> bytes:
+def onnx_bytes(model: nn.Module, args: tuple[Tensor, ...], opset: int, fold: bool, run: str) -> bytes:
     """The content of the file, not yet compared with the model."""
     check_ready(model)
     # torch.export takes a batch of one for a constant.
-    args = tuple(
-        torch.cat([x, x])[:2] if isinstance(x, Tensor) and x.dim() and len(x) < 2 else x for x in args
-    )
+    args = tuple(torch.cat([x, x])[:2] if len(x) < 2 else x for x in args)
     refuse_graph_breaks(model, args)
-    args = tuple(x.cpu().float() if isinstance(x, Tensor) and x.is_floating_point() else x for x in args)
+    args = tuple(x.cpu().float() for x in args)
     proto = torch_export(runtime_copy(model, args, opset, fold), args)
     keep_narrow_codes(proto.graph)
     clean(proto)
@@ -88,16 +86,14 @@ def onnx_bytes(model: nn.Module, args: tuple[Any, ...], opset: int, fold: bool, 
     return proto.SerializeToString(deterministic=True)
 
 
-def random_batch(args: tuple[Any, ...], samples: int = 5) -> tuple[Any, ...]:
+def _random_batch(args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """Random tensors of the shapes and ranges of an example, with another batch size."""
     generator = torch.Generator().manual_seed(0)
     batch = []
     for x in args:
-        if not (isinstance(x, Tensor) and x.is_floating_point()):
-            raise ValueError(f"example must be of floating-point tensors; got {getattr(x, 'dtype', type(x))}")
         low, high = x.min().item(), x.max().item()
         high = high if high > low else low + 1
-        new = torch.rand(samples, *x.shape[1:], generator=generator) * (high - low) + low
+        new = torch.rand(5, *x.shape[1:], generator=generator) * (high - low) + low
         batch.append(new.to(x.device, x.dtype))
     return tuple(batch)
 

@@ -42,14 +42,7 @@ class CodeDifference:
 def first_differences(
     model: nn.Module, content: bytes, args: tuple[Tensor, ...], images: NDArray[np.int64]
 ) -> list[CodeDifference]:
-    """The first differing code of each of these images.
-
-    Args:
-        model: the model that was exported.
-        content: the content of the file.
-        args: the arguments for all images.
-        images: indices of the images that differ.
-    """
+    """The first differing code of each image at these indices; `content` is that of the file."""
     found: list[CodeDifference] = []
     names, content = _with_codes_as_outputs(content)
     # The batches are those of the first run, because torch adds in another order if the batch size differs.
@@ -66,7 +59,7 @@ def _pairs(model: nn.Module, names: list[str], content: bytes, batch: tuple[Tens
     """The codes of both for one batch. A call without a counterpart is left out: where two quantizers are the
     same, torch's exporter keeps one of them."""
     calls = codes_of_trained(model, batch)
-    outputs = run_onnx(content, batch, False, "codes")[-len(names) or None :]
+    _, *outputs = run_onnx(content, batch, False, "codes")
     codes = dict(zip(_numbered(names), outputs, strict=True))
     keys = _numbered([call.name for call in calls])
     return [(call, codes[key]) for call, key in zip(calls, keys, strict=True) if key in codes]

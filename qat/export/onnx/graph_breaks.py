@@ -35,11 +35,7 @@ class _Watch(TorchFunctionMode):
 
 
 def refuse_graph_breaks(model: nn.Module, args: tuple[Any, ...]) -> None:
-    """Run the model once, and refuse it if its forward converts a tensor to NumPy or to Python numbers.
-
-    Raises:
-        ValueError: it does; the message names the module and the remedy.
-    """
+    """Run the model once, and refuse it if its forward converts a tensor to NumPy or to Python numbers."""
     watch = _Watch()
     run_example(model, args, copy_buffers(model), False, watch)
     for name, conversion in watch.found:

@@ -21,11 +21,12 @@ def keep_narrow_codes(graph: onnx.GraphProto) -> None:
     """
     constants = {tensor.name: tensor for tensor in graph.initializer}
     nodes = list(graph.node)
+    moved = {name for node in nodes if node.op_type in MOVED for name in node.output}
     del graph.node[:]
     renamed: dict[str, str] = {}
     for node in nodes:
         lowest = _lowest_value(node, constants)
-        if lowest is not None and node.op_type == "QuantizeLinear" and _is_moved(node.input[0], nodes):
+        if lowest is not None and node.op_type == "QuantizeLinear" and node.input[0] in moved:
             _add_max(graph, node.input[0], f"{node.name}/kept", lowest)
             node.input[0] = f"{node.name}/kept"
         for place, name in enumerate(node.input):
@@ -41,19 +42,12 @@ def _lowest_value(node: onnx.NodeProto, constants: dict[str, onnx.TensorProto]) 
     if node.op_type not in ("QuantizeLinear", "DequantizeLinear"):
         return None
     scale = numpy_helper.to_array(constants[node.input[1]]).max()
-    if len(node.input) < 3:  # a weight; the optimizer leaves weights of 4 bits alone
-        codes = constants[node.input[0]].data_type
-        return np.float32(LOWEST_CODE[codes] * scale) if codes == TensorProto.INT2 else None
-    zero_point = constants[node.input[2]]
-    if zero_point.data_type not in LOWEST_CODE:
+    is_weight = len(node.input) < 3  # the optimizer leaves weights of 4 bits alone
+    codes = constants[node.input[0 if is_weight else 2]]
+    if codes.data_type not in ((TensorProto.INT2,) if is_weight else LOWEST_CODE):
         return None
-    zero = int(numpy_helper.to_array(zero_point).astype(np.int64))
-    return np.float32((LOWEST_CODE[zero_point.data_type] - zero) * scale)
-
-
-def _is_moved(name: str, nodes: list[onnx.NodeProto]) -> bool:
-    """Whether the operator that gives this tensor is one that the optimizer moves."""
-    return any(node.op_type in MOVED and name in node.output for node in nodes)
+    zero = 0 if is_weight else int(numpy_helper.to_array(codes).astype(np.int64))
+    return np.float32((LOWEST_CODE[codes.data_type] - zero) * scale)
 
 
 def _add_max(graph: onnx.GraphProto, source: str, output: str, lowest: np.float32) -> None:

@@ -38,10 +38,8 @@ class QuantizeDequantize(nn.Module):
         limits = ml_dtypes.iinfo(self.code_type)
         ends = [float((end - self.zero) * scale) for end in (grid.low, grid.high)]
         self.clip = ends if (limits.min, limits.max) != (grid.low, grid.high) else None
-        self.scale: Tensor
-        self.zero_point: Tensor
-        self.register_buffer("scale", scale.clone())
-        self.register_buffer("zero_point", torch.zeros((), dtype=torch.uint8))  # stands in
+        self.scale: Tensor = nn.Buffer(scale.clone())
+        self.zero_point: Tensor = nn.Buffer(torch.zeros((), dtype=torch.uint8))  # stands in
 
     def forward(self, x: Tensor) -> Tensor:
         if self.clip:
@@ -63,20 +61,14 @@ class StoredWeight(nn.Module):
         scale = quantizer.scale(weight).detach()
         self.code_type: CodeType = code_type(quantizer.grid, opset)
         self.codes: NDArray[np.int64] = quantizer.codes(weight).numpy().astype(np.int64)
-        self.axis = layer.channel_axis if scale.dim() else None
-        self.scale: Tensor
-        self.placeholder: Tensor
-        self.register_buffer("scale", scale.reshape(-1) if scale.dim() else scale.clone())
-        self.register_buffer("placeholder", torch.zeros(weight.shape, dtype=torch.int8))
+        self.attributes: dict[str, Any] = {"axis": layer.channel_axis} if scale.dim() else {}
+        self.scale: Tensor = nn.Buffer(scale.reshape(-1) if scale.dim() else scale.clone())
+        self.placeholder: Tensor = nn.Buffer(torch.zeros(weight.shape, dtype=torch.int8))
 
     def forward(self, weight: Tensor) -> Tensor:
+        inputs, shape = (self.placeholder, self.scale), weight.shape
         return ops.symbolic(
-            "DequantizeLinear",
-            (self.placeholder, self.scale),
-            attrs={} if self.axis is None else {"axis": self.axis},
-            dtype=torch.float32,
-            shape=weight.shape,
-            version=21,
+            "DequantizeLinear", inputs, self.attributes, dtype=torch.float32, shape=shape, version=21
         )
 
     def multiply(self, factor: Tensor) -> None:
@@ -84,4 +76,4 @@ class StoredWeight(nn.Module):
         sign = np.where(factor.numpy() < 0, -1, 1)
         self.codes = self.codes * sign.reshape(-1, *(1,) * (self.codes.ndim - 1))
         self.scale = (self.scale.double() * factor.abs()).float()
-        self.axis = 0
+        self.attributes = {"axis": 0}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from qat.export.onnx.operators import QuantizeDequantize, StoredWeight
 from qat.layers import QuantLayer, fold_batchnorm
@@ -17,14 +17,10 @@ from qat.quantizers import Quantizer
 
 
 @torch.no_grad()
-def runtime_copy(model: nn.Module, args: tuple[Any, ...], opset: int, fold: bool) -> nn.Module:
+def runtime_copy(model: nn.Module, args: tuple[Tensor, ...], opset: int, fold: bool) -> nn.Module:
     """A copy on the CPU, in eval mode and float32, that computes with ONNX's operators.
 
-    Args:
-        model: a quantized model that is ready, or a float one; it stays unchanged.
-        args: an example of its arguments.
-        opset: decides how narrow the integer types may be.
-        fold: whether each BatchNorm is folded into the layer before it, its factor into the weight's scale.
+    With `fold` each BatchNorm that allows it becomes part of the scale and the bias of the layer before it.
     """
     model = copy.deepcopy(model).cpu().float().eval().requires_grad_(False)
     for name, module in list(model.named_modules()):
@@ -40,9 +36,8 @@ def runtime_copy(model: nn.Module, args: tuple[Any, ...], opset: int, fold: bool
     for name, module in list(model.named_modules()):
         if isinstance(module, Quantizer):
             model.set_submodule(name, QuantizeDequantize(module, opset))
-    for layer, norm in (_foldable_norms(model, args) if fold else {}).items():
-        _fold(model.get_submodule(layer), model.get_submodule(norm))
-        model.set_submodule(norm, nn.Identity())
+    if fold:
+        _fold_norms(model, args)
     return model
 
 
@@ -64,25 +59,19 @@ def _to_base_class(module: nn.Module, converted: Mapping[type, type]) -> nn.Modu
     return module
 
 
-def _foldable_norms(model: nn.Module, args: tuple[Any, ...]) -> dict[str, str]:
-    """The name of each quantized layer that a BatchNorm folds into -> the BatchNorm's."""
-    plain = copy.deepcopy(model)
-    for name, module in list(plain.named_modules()):
+def _fold_norms(model: nn.Module, args: tuple[Tensor, ...]) -> None:
+    """Take each BatchNorm that folds in a float copy into the codes' scale and the bias of its layer."""
+    floats = copy.deepcopy(model)
+    for name, module in list(floats.named_modules()):
         if isinstance(module, QuantizeDequantize | StoredWeight):
-            plain.set_submodule(name, nn.Identity())
+            floats.set_submodule(name, nn.Identity())
         elif type(module) in QUANT_LAYERS.values():
             _to_base_class(module, QUANT_LAYERS)
-    return {
-        layer: norm
-        for norm, layer in fold_batchnorm(plain, args).folded.items()
-        if isinstance(getattr(model.get_submodule(layer), "weight_quantizer", None), StoredWeight)
-    }
-
-
-def _fold(layer: Any, norm: Any) -> None:
-    factor = (norm.running_var.double() + norm.eps).rsqrt()
-    factor = factor * norm.weight.double() if norm.affine else factor
-    bias = torch.zeros_like(factor) if layer.bias is None else layer.bias.double()
-    bias = (bias - norm.running_mean.double()) * factor + (norm.bias.double() if norm.affine else 0)
-    layer.bias = nn.Parameter(bias.float(), requires_grad=False)
-    layer.weight_quantizer.multiply(factor)
+    for name, folded in fold_batchnorm(floats, args).folded.items():
+        layer: Any = model.get_submodule(folded)
+        norm: Any = model.get_submodule(name)
+        if isinstance(getattr(layer, "weight_quantizer", None), StoredWeight):
+            factor = (norm.running_var.double() + norm.eps).rsqrt()
+            layer.weight_quantizer.multiply(factor * norm.weight.double() if norm.affine else factor)
+            layer.bias = floats.get_submodule(folded).bias
+            model.set_submodule(name, nn.Identity())

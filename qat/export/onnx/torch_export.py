@@ -2,45 +2,22 @@
 
 import ast
 import warnings
-from typing import Any
 
 import numpy as np
 import onnx
 import torch
 from onnx import numpy_helper
-from torch import nn
+from torch import Tensor, nn
 
 from qat.export.onnx.operators import QuantizeDequantize, StoredWeight
 
 
-def torch_export(model: nn.Module, args: tuple[Any, ...]) -> onnx.ModelProto:
+def torch_export(model: nn.Module, args: tuple[Tensor, ...]) -> onnx.ModelProto:
     """The graph of a runtime copy, with integer types.
 
     Raises:
         ValueError: the exporter refuses the model, or the model returns more than one tensor.
     """
-    proto = _export(model, args)
-    if len(proto.graph.output) != 1:
-        raise ValueError(f"the model must return one tensor, it returns {len(proto.graph.output)}")
-    for node in proto.graph.node:
-        if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
-            _set_codes(node, proto.graph, model)
-    return proto
-
-
-def clean(proto: onnx.ModelProto) -> None:
-    """Remove unused constants, and the exporter's notes, which hold paths of source files."""
-    graph = proto.graph
-    used = {name for node in graph.node for name in node.input}
-    kept = [tensor for tensor in graph.initializer if tensor.name in used]
-    del graph.initializer[:], graph.value_info[:], proto.metadata_props[:]
-    graph.initializer.extend(kept)
-    for part in (*graph.node, *graph.input, *graph.output, *graph.initializer, graph):
-        del part.metadata_props[:]
-        part.doc_string = ""
-
-
-def _export(model: nn.Module, args: tuple[Any, ...]) -> onnx.ModelProto:
     batch = torch.export.Dim("batch")
     try:
         with warnings.catch_warnings(), torch.no_grad():
@@ -60,13 +37,37 @@ def _export(model: nn.Module, args: tuple[Any, ...]) -> onnx.ModelProto:
         why = " ".join(str(cause).split())[:300]
         raise ValueError(f"torch's exporter refuses the model ({type(cause).__name__}): {why}") from error
     assert program is not None
-    return program.model_proto
+    proto = program.model_proto
+    if len(proto.graph.output) != 1:
+        raise ValueError(f"the model must return one tensor, it returns {len(proto.graph.output)}")
+    for node in proto.graph.node:
+        if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
+            _set_codes(node, proto.graph, model)
+    return proto
+
+
+def module_of(node: onnx.NodeProto) -> str:
+    """The name of the module whose forward made a node."""
+    # No public function says it; `tests/export/test_torch_metadata.py` checks the key.
+    scopes = next(p.value for p in node.metadata_props if p.key == "pkg.torch.onnx.name_scopes")
+    return str(ast.literal_eval(scopes)[-2])
+
+
+def clean(proto: onnx.ModelProto) -> None:
+    """Remove unused constants, and the exporter's notes, which hold paths of source files."""
+    graph = proto.graph
+    used = {name for node in graph.node for name in node.input}
+    kept = [tensor for tensor in graph.initializer if tensor.name in used]
+    del graph.initializer[:], graph.value_info[:], proto.metadata_props[:]
+    graph.initializer.extend(kept)
+    for part in (*graph.node, *graph.input, *graph.output, *graph.initializer, graph):
+        del part.metadata_props[:]
+        part.doc_string = ""
 
 
 def _set_codes(node: onnx.NodeProto, graph: onnx.GraphProto, model: nn.Module) -> None:
     """Name a QuantizeLinear or DequantizeLinear after its module, and give it codes of the module's type."""
-    scopes = next(p.value for p in node.metadata_props if p.key == "pkg.torch.onnx.name_scopes")
-    name = ast.literal_eval(scopes)[-2]
+    name = module_of(node)
     module = model.get_submodule(name)
     if isinstance(module, StoredWeight):
         name = name.replace(".weight_quantizer", ".weight")

@@ -51,11 +51,7 @@ def verify(model: nn.Module, file: str | Path | bytes, images: Tensor | tuple[Te
 
 
 def refuse_differences(model: nn.Module, content: bytes, args: tuple[Tensor, ...]) -> None:
-    """Run a file on one batch, and refuse it if it differs from the model by anything but a tie.
-
-    Raises:
-        ValueError: it does; the message names the layer whose codes differ first.
-    """
+    """Run a file on one batch, and refuse it if it differs from the model by anything but a tie."""
     for difference in _compare(model, content, args)[2]:
         if not difference.is_tie:
             where = f"first in {difference.layer}" if difference.layer else "in no code, but in its output"

@@ -1,7 +1,8 @@
-"""One call that checks a gradient and its derivative, and says what is wrong."""
+"""One call that checks a gradient and its derivative, and explains what is wrong."""
 
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from qat.gradients.check import probes
 from qat.gradients.check.diagnose import explain_error
 from qat.gradients.check.function_at_point import SEED, FunctionAtPoint
 from qat.gradients.check.second import RefusedError, second_derivative
-from qat.gradients.check.verdict import CheckStatus, Finding, Verdict
+from qat.gradients.check.verdict import Finding, Verdict
 
 PROBES: dict[str, probes.Probe] = {
     "upstream gradient": probes.upstream_gradient,
@@ -32,25 +33,22 @@ def check_gradient(
 ) -> Verdict:
     """Check the gradient of a function at one point, and explain what is wrong.
 
-    In addition to `gradcheck` and `gradgradcheck` it finds what they miss or do not explain: float32 inputs,
-    an ignored upstream gradient, non-contiguous and expanded memory, tensors as attributes of ctx, gradients
+    It runs `gradcheck` and `gradgradcheck`, and finds what they miss or do not explain: float32 inputs, an
+    ignored upstream gradient, non-contiguous and expanded memory, tensors as attributes of ctx, gradients
     that are missing if another input needs none, a backward that needs `enable_grad`, and a second derivative
     that is silently missing or wrong. A second derivative that a RuntimeError refuses is fine.
 
     Args:
         function: a Function class, or a callable: tensors (and other arguments) -> one tensor or several.
-        inputs: of the function; a few dozen elements, away from kinks. Those that require a gradient are
-            differentiated; if none does, all floating-point ones. They are not changed.
+        inputs: of the function, not changed; a few dozen elements, away from kinks. Those that require a
+            gradient are differentiated; if none does, all floating-point tensors are.
         surrogate: the stated gradient, if it is not the derivative: `surrogate(g, *inputs)` -> the gradient
-            of each differentiated input, by torch operations (their derivative is the stated second one). For
-            round_ste: `lambda g, x: g`. There is one g for each output.
+            of each differentiated input. It uses torch operations, whose derivative is the stated second
+            derivative, and gets one g for each output. For round_ste: `lambda g, x: g`.
         name: for the verdict; by default the function's name.
 
-    Returns:
-        `Verdict`: `ok`, `faults`, and one line for each finding when printed.
-
     Raises:
-        ValueError: no input is a floating-point tensor, or they have over 1000 elements and no surrogate.
+        ValueError: no input is a floating-point tensor, or there are over 1000 elements and no surrogate.
     """
     call: Callable[..., Any] = function
     if isinstance(function, type) and issubclass(function, torch.autograd.Function):
@@ -58,7 +56,7 @@ def check_gradient(
     f, converted = _at_point(call, inputs, surrogate)
     with torch.enable_grad(), torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         torch.default_generator.manual_seed(SEED)  # gradcheck draws from it
-        warnings.simplefilter("ignore")  # what autograd warns of is a finding here
+        warnings.simplefilter("ignore")  # the causes of autograd's warnings are findings here
         findings = (*converted, *_findings(f))
     name = name or getattr(function, "__name__", None) or repr(function)
     return Verdict(name, surrogate is not None, findings)
@@ -73,16 +71,11 @@ def _at_point(
     wrt = [i for i in floating if inputs[i].requires_grad] or floating
     count = sum(inputs[i].numel() for i in wrt)
     if surrogate is None and count > MAX_ELEMENTS:
-        raise ValueError(
-            f"finite differences take every element in turn: at most {MAX_ELEMENTS}, got {count}; use "
-            "smaller inputs"
-        )
+        rule = f"finite differences take every element in turn: at most {MAX_ELEMENTS}"
+        raise ValueError(f"{rule}, got {count}; use smaller inputs")
     coarse = "too coarse for differences: converted to float64"
-    notes = [
-        Finding("inputs", "note", f"input {i} is {inputs[i].dtype}, {coarse}")
-        for i in floating
-        if inputs[i].dtype != torch.float64
-    ]
+    narrow = [i for i in floating if inputs[i].dtype != torch.float64]
+    notes = [Finding("inputs", "note", f"input {i} is {inputs[i].dtype}, {coarse}") for i in narrow]
     wide = tuple(x.detach().double().contiguous() if i in floating else x for i, x in enumerate(inputs))
     return FunctionAtPoint(function, wide, tuple(wrt), surrogate), notes
 
@@ -113,7 +106,10 @@ def _findings(f: FunctionAtPoint) -> Iterator[Finding]:
         if "backward" in failed:
             return  # nothing else can run
     if not failed and f.surrogate is None:
-        yield from _torch_checks(f, found[-1].status)
+        # A second opinion.
+        yield from _run("gradcheck", partial(_torch_check, torch.autograd.gradcheck), f)
+        if found[-1].status == "ok":
+            yield from _run("gradgradcheck", partial(_torch_check, torch.autograd.gradgradcheck), f)
 
 
 def _run(check: str, probe: probes.Probe, f: FunctionAtPoint) -> list[Finding]:
@@ -127,15 +123,6 @@ def _run(check: str, probe: probes.Probe, f: FunctionAtPoint) -> list[Finding]:
     return found or [Finding(check, "ok")]
 
 
-def _torch_checks(f: FunctionAtPoint, second: CheckStatus) -> Iterator[Finding]:
-    """torch's checks, as a second opinion."""
-    checks: list[Callable[..., bool]] = [torch.autograd.gradcheck]
-    if second == "ok":
-        checks.append(torch.autograd.gradgradcheck)
-    for check in checks:
-        try:
-            check(lambda *arguments: f.outputs(arguments), tuple(f.leaves()))
-        except Exception as error:  # GradcheckError, or an error of the function
-            yield Finding(check.__name__, "failed", explain_error(error))
-        else:
-            yield Finding(check.__name__, "ok")
+def _torch_check(check: Callable[..., bool], f: FunctionAtPoint) -> Iterator[str]:
+    check(lambda *arguments: f.outputs(arguments), tuple(f.leaves()))
+    return iter(())

@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from qat.names import one_line
+
 CAUSES = {
     "returned an incorrect number of gradients": "wrong number of gradients: backward returns one value for "
     "each argument of forward except ctx, None for what is not a tensor",
@@ -21,19 +23,15 @@ CAUSES = {
 
 def explain_error(error: Exception) -> str:
     """One line: the cause, if the message is known, and the message."""
-    message = " ".join(str(error).split())
+    message = one_line(error)
     causes = (cause for words, cause in CAUSES.items() if words in message.lower())
     return f"{next(causes, 'an error')}: {type(error).__name__}: {message[:200]}"
 
 
 def explain_difference(truth: Tensor, got: Tensor, tolerance: float, source: str) -> str | None:
-    """How a gradient differs from the true one, in one line; None if it does not.
+    """How the gradient of a backward differs from the true one, in one line; None if it does not.
 
-    Args:
-        truth: the gradient that is right, any shape, float64.
-        got: the gradient of the backward, the same shape.
-        tolerance: relative; the absolute tolerance is a hundredth of it.
-        source: what the true gradient is called: "numerical" or "stated".
+    `tolerance` is relative; the absolute one is a hundredth of it. `source` is "numerical" or "stated".
     """
     bad = ~torch.isclose(got, truth, rtol=tolerance, atol=tolerance / 100, equal_nan=True)
     count, places = int(bad.sum()), bad.numel()
@@ -55,7 +53,7 @@ def _common_factor(truth: Tensor, got: Tensor, bad: Tensor, tolerance: float, so
     counts = truth.abs() > 1e-3 * truth.abs().max()
     ratio = truth[counts] / got[counts]
     factor = ratio.median()
-    # Where the true gradient is 0 no factor shows, but a wrong mask does.
+    # Where the true gradient is 0, the ratio says nothing; a gradient there shows a wrong mask.
     masked = bad & ~counts & (got.abs() > 1e-3 * got.abs().max())
     constant = torch.allclose(ratio, factor, rtol=tolerance, atol=0)
     if not (bad[counts].all() and constant) or masked.any():

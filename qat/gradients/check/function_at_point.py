@@ -1,4 +1,4 @@
-"""A function at one point, and the ways in which the checks differentiate it."""
+"""A function at one point, and its gradients: analytical, numerical and stated."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,19 +13,12 @@ STEP = 1e-6
 
 @dataclass(frozen=True)
 class FunctionAtPoint:
-    """A function, its arguments (floating-point tensors in float64), and which of them get a gradient.
+    """A function, its arguments, and its stated gradient, if there is one."""
 
-    Attributes:
-        function: tensors and other arguments -> a tensor, or a tuple of tensors.
-        arguments: of the function.
-        wrt: positions of the arguments to differentiate.
-        surrogate: `surrogate(*gs, *arguments)` -> the stated gradients of the arguments in `wrt`, or None.
-    """
-
-    function: Callable[..., Any]
-    arguments: tuple[Any, ...]
-    wrt: tuple[int, ...]
-    surrogate: Callable[..., Any] | None
+    function: Callable[..., Any]  # tensors and other arguments -> one tensor or several
+    arguments: tuple[Any, ...]  # floating-point tensors are float64
+    wrt: tuple[int, ...]  # positions of the arguments to differentiate
+    surrogate: Callable[..., Any] | None  # `(*gs, *arguments)` -> the gradients of the arguments in `wrt`
 
     @property
     def source(self) -> str:
@@ -38,18 +31,18 @@ class FunctionAtPoint:
         return 1e-3 if self.surrogate is None else 1e-9
 
     def leaves(self) -> list[Any]:
-        """Fresh arguments; those in `wrt` require a gradient."""
+        """Copies of the arguments; those in `wrt` require a gradient."""
         fresh = [copied(x) for x in self.arguments]
         for x in self.differentiated(fresh):
             x.requires_grad_()
         return fresh
 
     def differentiated(self, arguments: Sequence[Any]) -> list[Any]:
-        """Those of some arguments that are in `wrt`."""
+        """The arguments in `wrt`."""
         return [arguments[position] for position in self.wrt]
 
     def outputs(self, arguments: Sequence[Any], seed: int = SEED) -> tuple[Tensor, ...]:
-        """The floating-point outputs. Random functions repeat themselves, and no generator moves."""
+        """The floating-point outputs, with the same random numbers each time; no generator moves."""
         devices = {x.device.index for x in arguments if isinstance(x, Tensor) and x.is_cuda}
         with torch.random.fork_rng(devices=sorted(devices)):
             torch.default_generator.manual_seed(seed)
@@ -61,27 +54,22 @@ class FunctionAtPoint:
     def gradients(
         self, arguments: Sequence[Any], gs: Sequence[Tensor], create_graph: bool = False
     ) -> list[Tensor]:
-        """Gradients of the arguments in `wrt`, zeros for None."""
+        """The gradients of the arguments in `wrt`, with zeros for None."""
         return backward(self.outputs(arguments), self.differentiated(arguments), gs, create_graph)
 
     def true_gradients(self, gs: Sequence[Tensor]) -> list[Tensor]:
         """The right gradients: the stated ones, or central differences."""
         if self.surrogate is not None:
             return [x.detach() for x in self.stated_gradients(gs, self.arguments)]
-        with torch.no_grad():
-            return central_differences(
-                lambda xs: inner_product(self.outputs(xs), gs), self.arguments, self.wrt
-            )
+        return central_differences(lambda xs: inner_product(self.outputs(xs), gs), self.arguments, self.wrt)
 
     def stated_gradients(self, gs: Sequence[Tensor], arguments: Sequence[Any]) -> list[Tensor]:
         """The surrogate's gradients, with their graph."""
         assert self.surrogate is not None
         results = _as_tuple(self.surrogate(*gs, *arguments))
         if len(results) != len(self.wrt):
-            raise ValueError(
-                f"surrogate must return one gradient for each of the {len(self.wrt)} inputs that get one, "
-                f"got {len(results)}"
-            )
+            rule = f"one gradient for each of the {len(self.wrt)} inputs that get one"
+            raise ValueError(f"surrogate must return {rule}, got {len(results)}")
         return [g.expand_as(x) for g, x in zip(results, self.differentiated(arguments), strict=True)]
 
 
@@ -90,12 +78,35 @@ def _as_tuple(result: Any) -> tuple[Any, ...]:
 
 
 def copied(x: Any) -> Any:
-    """A copy of a tensor without its graph; anything else as it is."""
-    return x.detach().clone() if isinstance(x, Tensor) else x
+    """A contiguous copy of a tensor without its graph; anything else as it is."""
+    return x.detach().clone(memory_format=torch.contiguous_format) if isinstance(x, Tensor) else x
+
+
+@torch.no_grad()
+def central_differences(
+    scalar: Callable[[Sequence[Any]], Tensor], arguments: Sequence[Any], wrt: Sequence[int]
+) -> list[Tensor]:
+    """Derivatives of a scalar function with respect to each element of the arguments in `wrt`."""
+    points = [copied(x) for x in arguments]
+
+    def moved(element: Tensor, to: float) -> Tensor:
+        element.fill_(to)
+        return scalar([copied(x) for x in points])
+
+    found = []
+    for point in (points[position] for position in wrt):
+        elements = point.view(-1)
+        slopes = torch.zeros_like(elements)
+        for element, slope in zip(elements.unbind(), slopes.unbind(), strict=True):
+            middle = element.item()
+            slope.copy_((moved(element, middle + STEP) - moved(element, middle - STEP)) / (2 * STEP))
+            element.fill_(middle)
+        found.append(slopes.view_as(point))
+    return found
 
 
 def inner_product(ys: Sequence[Tensor], gs: Sequence[Tensor]) -> Tensor:
-    """The sum of all products. Shape: `()`."""
+    """The sum of all products `y g`. Shape: `()`."""
     return torch.stack([(y * g).sum() for y, g in zip(ys, gs, strict=True)]).sum()
 
 
@@ -109,28 +120,6 @@ def backward(
     outputs, upstream = zip(*connected, strict=True)
     found = torch.autograd.grad(outputs, inputs, upstream, create_graph=create_graph, allow_unused=True)
     return [torch.zeros_like(x) if g is None else g for x, g in zip(inputs, found, strict=True)]
-
-
-def central_differences(
-    scalar: Callable[[Sequence[Any]], Tensor], arguments: Sequence[Any], wrt: Sequence[int]
-) -> list[Tensor]:
-    """Derivatives of a scalar function with respect to every element of the arguments in `wrt`."""
-    points = [copied(x) for x in arguments]
-
-    def moved(element: Tensor, to: float) -> Tensor:
-        element.fill_(to)
-        return scalar([copied(x) for x in points]).detach()
-
-    found = []
-    for position in wrt:
-        elements = points[position].view(-1)
-        slopes = torch.zeros_like(elements)
-        for element, slope in zip(elements.unbind(), slopes.unbind(), strict=True):
-            middle = element.item()
-            slope.copy_((moved(element, middle + STEP) - moved(element, middle - STEP)) / (2 * STEP))
-            element.fill_(middle)
-        found.append(slopes.view_as(points[position]))
-    return found
 
 
 def random_upstream(ys: Sequence[Tensor], seed: int = SEED) -> list[Tensor]:

@@ -1,4 +1,4 @@
-"""Checks of the first derivative, and of the rules that a Function must obey."""
+"""Checks of the first derivative, and of the rules that a Function must follow."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -24,7 +24,7 @@ def first_derivative(f: FunctionAtPoint) -> Iterator[str]:
 
 
 def upstream_gradient(f: FunctionAtPoint) -> Iterator[str]:
-    """The gradient follows the upstream gradient: 0, three times as large, and another one."""
+    """The gradient is right for other upstream gradients, too: 0, three times the first, and a random one."""
     gs = random_upstream(f.outputs(f.arguments))
     variants = [gs, [0 * g for g in gs], [3 * g for g in gs], random_upstream(gs, seed=SEED + 1)]
     found = [f.gradients(f.leaves(), gs) for gs in variants]
@@ -51,13 +51,13 @@ def layouts(f: FunctionAtPoint) -> Iterator[str]:
     for layout, change in (("non-contiguous", _strided), ("expanded", _expanded)):
         odd = [change(x) if isinstance(x, Tensor) else x for x in f.arguments]
         odd_gs = [change(g) for g in random_upstream(ys)]
-        even, even_gs = ([_copy(x) for x in xs] for xs in (odd, odd_gs))
+        even, even_gs = ([copied(x) for x in xs] for xs in (odd, odd_gs))
         try:
             results = [_run(f, xs, gs) for xs, gs in ((even, even_gs), (odd, odd_gs), (even, odd_gs))]
         except Exception as error:  # any error of a user's function is a finding
             yield f"{layout}: {explain_error(error)}"
             continue
-        # In another layout the noise of a random function falls on other elements: then it only has to run.
+        # A random function, which draws other numbers for an element in another layout, only has to run.
         for other in results[1:] if repeats else ():
             if not all(map(_same, results[0], other)):
                 yield f"{layout} inputs or upstream gradients give another result: strides are ignored"
@@ -74,10 +74,8 @@ def saved_tensors(f: FunctionAtPoint) -> Iterator[str]:
         if isinstance(argument, Tensor) and argument.is_floating_point():
             got = _after_a_change(f, position, gs)
             if got is not None and not all(map(_same, right, got)):
-                yield (
-                    f"input {position}, changed in place after the forward, changes the gradient without an "
-                    "error: it is not kept by ctx.save_for_backward"
-                )
+                change = "changed in place after the forward, changes the gradient without an error"
+                yield f"input {position}, {change}: it is not kept by ctx.save_for_backward"
 
 
 def one_at_a_time(f: FunctionAtPoint) -> Iterator[str]:
@@ -128,10 +126,9 @@ def _tensors_on_ctx(ys: Sequence[Tensor]) -> set[str]:
 
 
 def _holds_tensors(value: Any) -> bool:
-    parts = value.values() if isinstance(value, dict) else value
-    if isinstance(value, (dict, list, tuple)):
-        return any(isinstance(part, Tensor) for part in parts)
-    return isinstance(value, Tensor)
+    values = list(value.values()) if isinstance(value, dict) else value
+    parts = values if isinstance(values, (list, tuple)) else [values]
+    return any(isinstance(part, Tensor) for part in parts)
 
 
 def _strided(x: Tensor) -> Tensor:
@@ -144,7 +141,3 @@ def _strided(x: Tensor) -> Tensor:
 
 def _expanded(x: Tensor) -> Tensor:
     return x.detach()[:1].expand_as(x) if x.dim() and x.numel() else copied(x)
-
-
-def _copy(x: Any) -> Any:
-    return x.clone(memory_format=torch.contiguous_format) if isinstance(x, Tensor) else x

@@ -8,7 +8,7 @@ CheckStatus = Literal["ok", "note", "refused", "skipped", "failed"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One check: its name, its status, and an explanation, which may be empty."""
+    """The result of one check, with an explanation that may be empty."""
 
     check: str
     status: CheckStatus
@@ -17,21 +17,15 @@ class Finding:
 
 @dataclass(frozen=True)
 class Verdict:
-    """All findings of `check_gradient`, in the order of the checks; `print` shows one per line.
+    """All findings of `check_gradient`, in the order of the checks; `print` shows one per line."""
 
-    Args:
-        name: of the function.
-        stated: whether a surrogate was stated.
-        findings: one or more for each check that ran.
-    """
-
-    name: str
-    stated: bool
-    findings: tuple[Finding, ...]
+    name: str  # of the function
+    stated: bool  # whether a surrogate was stated
+    findings: tuple[Finding, ...]  # one or more for each check that ran
 
     @property
     def ok(self) -> bool:
-        """Whether no check failed; a refused second derivative is fine."""
+        """Whether no check failed. A refused second derivative is no failure."""
         return not self.faults
 
     @property

@@ -1,7 +1,19 @@
-"""The chapters of the tour, in order."""
+"""The chapters of the tour: each experiment in `experiments.yaml` with the function that measures it."""
 
-from qat.tour.chapters import causes, check, context, contract, losses, need, recompute, second, stable
+from importlib import import_module
+from pathlib import Path
 
-CHAPTERS = tuple(
-    part.CHAPTER for part in (need, contract, context, recompute, check, second, causes, stable, losses)
-)
+import yaml
+
+from qat.tour.experiment import Chapter, Experiment
+
+
+def load_chapters() -> list[Chapter]:
+    """The chapters in order."""
+    shown = yaml.safe_load((Path(__file__).parent / "experiments.yaml").read_text(encoding="utf-8"))
+    chapters = []
+    for name, chapter in shown.items():
+        functions = vars(import_module(f"{__name__}.{name}"))
+        experiments = [Experiment(functions[key], **one) for key, one in chapter["experiments"].items()]
+        chapters.append(Chapter(chapter["title"], experiments))
+    return chapters

@@ -4,20 +4,10 @@ import torch
 from torch import Tensor
 
 from qat.losses import Term, WeightedLoss, huber_loss
-from qat.tour.experiment import Chapter, Measured
+from qat.tour.experiment import Measured
 from qat.tour.trace import differentiate, leaf, trace
 
-CHAPTER = Chapter("Losses")
 
-
-@CHAPTER.experiment(
-    "The gradients of the Huber loss",
-    why="The loss is quadratic up to delta = 1 and linear beyond, so an outlier has a gradient of at most 1.",
-    expected={
-        "forward": [2.5, 0.5, 0.125, 0.0, 0.125, 0.5, 2.5],
-        "gradient": [-1.0, -1.0, -0.5, 0.0, 0.5, 1.0, 1.0],
-    },
-)
 def huber() -> Measured:
     def loss(x: Tensor) -> Tensor:
         return huber_loss(x, torch.zeros_like(x), reduction="none")
@@ -36,22 +26,12 @@ def _weighted(teaches: tuple[str, ...] | None, differs: str) -> Measured:
     x = torch.tensor(2.0, requires_grad=True)
     total, _ = loss(x=x)
     graph = trace(total, check=lambda x: x**2 + 0.3 * x, differs=differs, x=x)
-    return Measured({"loss": total, "gradient": x.grad}, [graph])
+    return {"loss": total, "gradient": x.grad}, [graph]
 
 
-@CHAPTER.experiment(
-    "The gradients of weighted losses add up",
-    why="The gradient of x^2 + 0.1 (3 x) at 2 is the weighted sum of both gradients: 1 x 4 + 0.1 x 3 = 4.3.",
-    expected={"loss": 4.6, "gradient": 4.3},
-)
 def weighted() -> Measured:
     return _weighted(None, "")
 
 
-@CHAPTER.experiment(
-    "A stopped path passes no gradient",
-    why="stop_gradient makes x a constant of the second loss. The loss stays; the gradient is 1 x 4.",
-    expected={"loss": 4.6, "gradient": 4.0},
-)
 def stopped() -> Measured:
     return _weighted((), "On purpose: the second loss depends on x, but does not change it.")

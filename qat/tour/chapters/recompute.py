@@ -7,12 +7,9 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from qat.memory import recompute, saved_bytes
-from qat.tour.chapters.need import NOT_ON_THE_GRAPH
-from qat.tour.experiment import Chapter, Measured
+from qat.tour.experiment import Measured
 from qat.tour.functions import RecomputeWithoutGrad, SquareWithModes
 from qat.tour.trace import differentiate, leaf
-
-CHAPTER = Chapter("Memory for time")
 
 
 class EightTanh(nn.Module):
@@ -45,57 +42,29 @@ def _measure(name: str, call: Callable[[nn.Module, Tensor], Tensor]) -> Measured
     model.block.runs = 0
     x.requires_grad_()
     (gradient,) = torch.autograd.grad(model(x).sum(), x)
-    runs = model.block.runs
+    values = {"kept for the backward": f"{total / 2**20:.1f} MB", "runs of the block": model.block.runs}
     (plain,) = torch.autograd.grad(EightTanh()(x).sum(), x)
-    graphs = differentiate(model, EightTanh(), caption=name, x=leaf(-1.0, 0.0, 2.0)).graphs
-    kept = {"kept for the backward": f"{total / 2**20:.1f} MB", "runs of the block": runs}
-    return Measured(kept | {"largest difference": (gradient - plain).abs().max().item()}, graphs)
+    _, graphs = differentiate(model, EightTanh(), caption=name, x=leaf(-1.0, 0.0, 2.0))
+    return values | {"largest difference": (gradient - plain).abs().max()}, graphs
 
 
-@CHAPTER.experiment(
-    "Eight tanh keep eight tensors",
-    why="The backward of tanh needs its output. Eight outputs of 512 x 512 float32 numbers are 8 MB.",
-    expected={"kept for the backward": "8.0 MB", "runs of the block": 1, "largest difference": 0.0},
-)
 def plain() -> Measured:
     return _measure("plain", lambda block, x: block(x))
 
 
-@CHAPTER.experiment(
-    "With recomputation they keep only their input",
-    why="The backward runs the block a second time. The gradient is equal to the last bit.",
-    expected={"kept for the backward": "1.0 MB", "runs of the block": 2, "largest difference": 0.0},
-)
 def recomputed() -> Measured:
     return _measure("recompute", recompute)
 
 
-@CHAPTER.experiment(
-    "torch.utils.checkpoint does the same",
-    why="Use it in networks: it also restores random state and autocast, and allows several outputs.",
-    expected={"kept for the backward": "1.0 MB", "runs of the block": 2, "largest difference": 0.0},
-)
 def by_torch() -> Measured:
     return _measure("torch.utils.checkpoint", lambda block, x: checkpoint(block, x, use_reentrant=False))
 
 
-@CHAPTER.experiment(
-    "Grad mode is off in forward, and in backward too",
-    why="forward needs no torch.no_grad(). A backward that recomputes needs torch.enable_grad().",
-    expected={"outside": True, "in forward": False, "in backward": False},
-)
 def grad_mode() -> Measured:
-    graphs = differentiate(SquareWithModes.apply, torch.square, x=leaf(1.0, 2.0)).graphs
+    _, graphs = differentiate(SquareWithModes.apply, torch.square, x=leaf(1.0, 2.0))
     forward, backward = SquareWithModes.modes
-    return Measured(
-        {"outside": torch.is_grad_enabled(), "in forward": forward, "in backward": backward}, graphs
-    )
+    return {"outside": torch.is_grad_enabled(), "in forward": forward, "in backward": backward}, graphs
 
 
-@CHAPTER.experiment(
-    "Recomputation without enable_grad",
-    why="The second run builds no graph, so there is nothing to differentiate.",
-    expected={"error": NOT_ON_THE_GRAPH},
-)
 def no_enable_grad() -> Measured:
     return differentiate(lambda x: RecomputeWithoutGrad.apply(x, EightTanh()), x=leaf(1.0, 2.0))

@@ -1,4 +1,4 @@
-"""No code is overwritten while it a later step still reads it."""
+"""No code is overwritten while a later step still reads it."""
 
 from math import prod
 from typing import Any
@@ -13,17 +13,18 @@ from qat.export.c.memory_plan import plan_memory
 def test_what_is_alive_does_not_overlap(name: str, trained: Any) -> None:
     model, images = trained(name, deployable=True)
     steps = IntegerModel(model, tuple(images.shape[1:])).program.steps
-    found, arena = plan_memory(steps)
+    places, wide = plan_memory(steps)
 
     def sources(number: int) -> set[int]:
         """The stored codes that a step reads, through sums and flattening."""
-        direct = {n for n in steps[number].inputs if n in found}
-        through = [sources(n) for n in steps[number].inputs if n not in found]
+        direct = {n for n in steps[number].inputs if n in places}
+        through = [sources(n) for n in steps[number].inputs if n not in places]
         return direct.union(*through)
 
-    bytes_of = {n: set(range(p.start, p.start + p.bytes)) for n, p in found.items()}
-    for number in found:
+    bytes_of = {n: set(place) for n, place in places.items()}
+    for number in places:
         alive = {m for later in range(number, len(steps)) for m in sources(later) if m < number}
         assert all(bytes_of[number].isdisjoint(bytes_of[m]) for m in alive)
-    assert arena < sum(prod(steps[n].shape) for n in found)
-    assert arena == max(p.start + p.bytes for p in found.values())
+    assert wide == {}
+    assert [len(place) for place in places.values()] == [prod(steps[n].shape) for n in places]
+    assert max(place.stop for place in places.values()) < sum(len(place) for place in places.values())

@@ -60,11 +60,11 @@ def test_it_gives_integers(trained: Any) -> None:
 def test_what_is_proved_of_the_sums(trained: Any) -> None:
     model, _ = trained("small_cnn", deployable=True)
     integers = IntegerModel(model, (1, 28, 28))
-    assert [one.layer for one in integers.accumulators] == [
+    assert [one.layer for one in integers.program.accumulators] == [
         *(f"blocks.{i}.conv" for i in range(4)),
         *("pool", "fc"),
     ]
     weight = model.blocks[1].conv.weight_quantizer.codes(model.blocks[1].conv.effective_weight)
     rows = weight.flatten(1).numpy()
     largest = max((15 * rows.clip(min=0)).sum(1).max(), (-15 * rows.clip(max=0)).sum(1).max())
-    assert integers.accumulators[1].largest == largest
+    assert integers.program.accumulators[1].largest == largest

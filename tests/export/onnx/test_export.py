@@ -158,6 +158,13 @@ def test_a_model_in_its_float_phase(trained: Any, tmp_path: Path) -> None:
     refused(model, tmp_path, r"^fc: its quantizer is off")
 
 
+@pytest.mark.parametrize("example", [torch.zeros(2, 1, 28, 28, dtype=torch.uint8), torch.tensor(1.0), [1.0]])
+def test_an_example_that_is_no_batch_of_floats(example: Any, trained: Any, tmp_path: Path) -> None:
+    refused(
+        trained("small_cnn")[0], tmp_path, "^example must be of batches of floating-point numbers", example
+    )
+
+
 def test_an_unknown_opset_and_a_missing_folder(trained: Any, tmp_path: Path) -> None:
     model, _ = trained("small_cnn")
     refused(model, tmp_path, "opset must be one of 21, 22, 23, 24, 25; got 20", opset=20)
@@ -210,6 +217,7 @@ def test_a_forward_through_numpy_is_named(last: nn.Module, trained: Any, tmp_pat
     refused(model, tmp_path, rf"^last \({kind}\) leaves the graph through .*NumPy|numpy")
 
 
-def test_a_file_that_fails_on_a_second_batch(trained: Any, tmp_path: Path) -> None:
-    model = Wrapped(trained("small_cnn")[0], AddsNoise())
+@pytest.mark.parametrize("is_float", [False, True])
+def test_a_file_that_fails_on_a_second_batch(is_float: bool, trained: Any, tmp_path: Path) -> None:
+    model = Wrapped(SmallCNN(width=4) if is_float else trained("small_cnn")[0], AddsNoise())
     refused(model, tmp_path, "on a second random batch it differs, in no code, but in its output")
