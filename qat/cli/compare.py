@@ -13,7 +13,7 @@ from qat.cli.quiet import quiet
 from qat.cli.writable import check_writable
 from qat.data import DataName
 from qat.experiment import Comparison, RunsFailedError, compare, load_results, read_comparison
-from qat.experiment.comparison import LIBRARY, MAIN, check_list, check_seeds
+from qat.experiment.comparison import LIBRARY, MAIN, check_list
 from qat.experiment.plan import BITS
 from qat.layers.config import CONFIGURABLE_WIDTHS
 from qat.models import MODELS
@@ -75,7 +75,7 @@ def _comparison(options: CompareOptions) -> Comparison:
     if options.setups is not None:
         comparison = comparison.pick(options.setups)
     if options.seeds is not None:
-        comparison = replace(comparison, seeds=check_seeds(options.seeds))
+        comparison = replace(comparison, seeds=options.seeds)
     if options.bits is not None:
         for bits in check_list("bits", options.bits):
             check_bits("bits", bits, CONFIGURABLE_WIDTHS)
@@ -106,7 +106,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         compare(_comparison(options), options.out, options.jobs, options.dask)
         report = write_report(Path(options.out))
     except RunsFailedError as failed:
-        leave("\n".join(f"error: {reason}" for reason in failed.reasons), 2)
+        leave("\n".join(f"error: {reason}" for reason in failed.args), 2)
     except BAD_INPUT as error:
         leave(f"error: {one_line(error)}", 2)
     except KeyboardInterrupt as stopped:

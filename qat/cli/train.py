@@ -18,7 +18,8 @@ def main(argv: Sequence[str]) -> None:
     """Run a subcommand; exit with 0 after `--help`, 2 for bad input, 130 when stopped with Ctrl-C."""
     quiet()
     try:
-        cli = _build(argv)
+        with logs_shown():  # the weights that the run starts from
+            cli = _build(argv)
     except UnicodeDecodeError as error:
         leave(f"error: config must be a YAML file in UTF-8, got {error.object[:20]!r}...", 2)
     except BAD_INPUT as error:

@@ -1,23 +1,22 @@
 """Run a comparison: check it whole, train what is not finished, and write what the report needs."""
 
-import json
 import pickle
-from collections.abc import Sequence
-from contextlib import ExitStack
+import re
+from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import yaml
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 
-from qat.experiment.cluster import connected, train_on_cluster, versions_of_workers
+from qat.experiment.cluster import connect, train_on_cluster, versions_of_workers
 from qat.experiment.comparison import Comparison
 from qat.experiment.difference import complete
 from qat.experiment.display import Display
-from qat.experiment.jobs import threads_of_a_run, threads_of_torch, train_here, train_in_processes
+from qat.experiment.jobs import shared_threads, train_here, train_in_processes
 from qat.experiment.options import build, build_trainer, resolve
 from qat.experiment.plan import TrainingRun, listing, plan
-from qat.experiment.run import is_finished
 from qat.names import one_line
 from qat.progress import tracked
 from qat.training.result import SCHEMA, versions
@@ -27,29 +26,19 @@ BAD_OPTIONS = (ValueError, TypeError, OSError, pickle.UnpicklingError, Misconfig
 
 
 class RunsFailedError(Exception):
-    """Some runs of a comparison failed; the others are finished and kept.
-
-    Attributes:
-        reasons: one line for each run that failed, with its name.
-    """
-
-    def __init__(self, reasons: Sequence[str]) -> None:
-        super().__init__("; ".join(reasons))
-        self.reasons = list(reasons)
+    """Some runs failed, each named in one of the lines in `args`; the others are finished and kept."""
 
 
 def compare(comparison: Comparison, out: str | Path, jobs: int = 1, dask: str | None = None) -> None:
     """Train the runs of a comparison that are not finished, each into its folder in `out`.
 
-    All setups of a seed start from equal weights and see equal batches in equal order. A finished run is kept
-    and never repeated, also if another comparison left it there: its options, its seed, the versions and the
-    number of threads are what counts. `comparison.yaml` lists the runs of the comparison that was started
-    last.
+    All setups of a seed start from equal weights and see equal batches in equal order. A finished run with
+    the same options, seed, versions and number of threads is kept, also if another comparison left it there.
 
     Args:
         comparison: what to run.
-        out: the folder; it may be shared with other comparisons.
-        jobs: how many runs go on at a time, each in a process with its share of the threads; 0: one for each
+        out: the folder, which other comparisons may share.
+        jobs: how many runs go on at a time, each in a process with its share of the threads; 0: one on each
             thread. The results are those of one after another with as many threads, bit for bit.
         dask: the address of a Dask scheduler, whose workers then train in place of this machine.
 
@@ -60,44 +49,35 @@ def compare(comparison: Comparison, out: str | Path, jobs: int = 1, dask: str | 
         KeyboardInterrupt: stopped with Ctrl-C.
     """
     out = Path(out)
-    number, threads = threads_of_a_run(jobs)
-    with ExitStack() as stack:
-        stack.enter_context(threads_of_torch(threads))
-        client = stack.enter_context(connected(dask)) if dask is not None else None
+    with shared_threads(jobs) as number, nullcontext() if dask is None else connect(dask) as client:
         runs = plan(comparison, versions_of_workers(client) if client else versions())
-        check(comparison, runs)
+        _check(comparison, runs)
         out.mkdir(parents=True, exist_ok=True)
-        _say_what_is_ignored(out)
+        _name_ignored_results(out)
         content = yaml.safe_dump(listing(comparison, runs), sort_keys=False, allow_unicode=True)
         write_whole(out / "comparison.yaml", content)
-        todo = [run for run in runs if not is_finished(run, out)]
+        todo = [run for run in runs if not run.is_finished(out)]
         display = Display(todo)
         try:
             with display.progress:
                 if client:
                     train_on_cluster(todo, out, display, client)
                 elif number > 1:
-                    train_in_processes(todo, out, display, number, threads)
+                    train_in_processes(todo, out, display, number)
                 else:
                     train_here(todo, out, display)
         except KeyboardInterrupt:
-            kept = sum(is_finished(run, out) for run in runs)
+            kept = sum(run.is_finished(out) for run in runs)
             raise KeyboardInterrupt(f"{kept} of {len(runs)} runs are finished and kept") from None
         complete(runs, out, comparison.equal)
     if display.failures:
-        raise RunsFailedError([f"{run}: {why}" for run, why in display.failures.items()])
+        raise RunsFailedError(*(f"{run}: {why}" for run, why in display.failures.items()))
 
 
-def check(comparison: Comparison, runs: Sequence[TrainingRun]) -> None:
-    """Refuse what would not run, and fetch the data.
-
-    Raises:
-        ValueError: options do not fit each other, or data is missing or damaged; the message names the setup,
-            unless the base alone is wrong.
-    """
+def _check(comparison: Comparison, runs: list[TrainingRun]) -> None:
+    """Refuse what would not run, and fetch the data."""
     prepared: list[dict[str, Any]] = []
-    of_one_seed = [run for run in runs if run.seed == comparison.seeds[0]]
-    for run in tracked(of_one_seed, "checking the options"):
+    for run in tracked([run for run in runs if run.seed == comparison.seeds[0]], "checking the options"):
         problem = _problem(run.options, prepared)
         if problem:
             of_base = _problem(resolve(comparison.base), prepared) == problem
@@ -120,16 +100,9 @@ def _problem(options: dict[str, Any], prepared: list[dict[str, Any]]) -> str:
     return ""
 
 
-def _say_what_is_ignored(out: Path) -> None:
-    """One line for the results of other schemas, which lie in folders of other names."""
-    found: dict[str, int] = {}
-    for path in out.glob("*/result.json"):
-        try:
-            result = json.loads(path.read_text(encoding="utf-8"))
-            if result["schema"] != SCHEMA:
-                version = result["versions"]["qat"]
-                found[version] = found.get(version, 0) + 1
-        except (ValueError, KeyError, TypeError):
-            continue
-    for version, count in found.items():
+def _name_ignored_results(out: Path) -> None:
+    """Print one line for the results of other schemas, which lie in folders of other names."""
+    texts = [path.read_text("utf-8", errors="replace") for path in out.glob("*/result.json")]
+    others = "\n".join(text for text in texts if f'"schema": {SCHEMA},' not in text)
+    for version, count in Counter(re.findall(r'"qat": "(.*?)"', others)).items():
         print(f"{count} results in {out} are ignored: qat {version} wrote them in another form")

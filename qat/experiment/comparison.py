@@ -1,23 +1,24 @@
 """A comparison as data: what its YAML file says."""
 
 import re
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from qat.experiment.options import by_name, plain_values
+from qat.experiment.options import defaults, plain_values
 from qat.names import one_line, unknown_name
 
-MAIN = Path(__file__).with_name("compare.yaml")
-"""The main job, which `configs/compare.yaml` repeats."""
-LIBRARY = Path(__file__).with_name("more_setups.yaml")
-"""Setups that any comparison may pick by name, beside those of the main job."""
+MAIN = Path(__file__).with_name("compare.yaml")  # the main job, which `configs/compare.yaml` repeats
+LIBRARY = Path(__file__).with_name("more_setups.yaml")  # setups that any comparison may pick by name
 GROUPS = ("model", "data", "trainer")
-KEYS = (*GROUPS, "seeds", "setups", "sweep", "equal")
-_RESERVED = {"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(10))}
+KEYS = dict.fromkeys((*GROUPS, "setups", "sweep"), Mapping) | dict.fromkeys(("seeds", "equal"), list)
+# A folder's name on any system; `aux.x` is a device on Windows, too.
+NAME = re.compile(r"(?!(con|prn|aux|nul|(com|lpt)\d)(\.|$))\w[\w.+-]{0,63}", re.ASCII | re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Setup:
     """The options by which one setup differs from the base, by dotted name, and in words what it is."""
 
     options: dict[str, Any]
-    meaning: str = ""
+    meaning: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,12 @@ class Comparison:
         base: options of training that all runs share, by dotted name.
         setups: by name, which is part of a folder's name.
         seeds: one run of each setup for each seed, 0 to 2^32 - 1.
-        sweep: the values of each swept option; options that take the same value together are joined in the
-            key. A setup's own option wins over the sweep.
+        sweep: the values of each swept option, or of several options that take the same value together. A
+            setup's own option wins over the sweep.
         equal: pairs of setups that must agree bit for bit; the first is compared with the second.
+
+    Raises:
+        ValueError: a seed is there twice or out of range, or a pair does not hold two of the setups.
     """
 
     base: dict[str, Any]
@@ -47,27 +51,27 @@ class Comparison:
     sweep: dict[tuple[str, ...], list[Any]] = field(default_factory=dict)
     equal: list[tuple[str, str]] = field(default_factory=list)
 
-    def pick(self, names: Sequence[str]) -> "Comparison":
-        """The same comparison with these setups only; those that it lacks come from qat's own files.
+    def __post_init__(self) -> None:
+        for seed in check_list("seeds", self.seeds):
+            if type(seed) is not int or not 0 <= seed < 2**32:
+                raise ValueError(f"seeds must be 0 to 2^32 - 1; got {seed}")
+        for pair in self.equal:
+            if pair not in permutations(self.setups, 2):
+                setups = ", ".join(self.setups)
+                raise ValueError(f"equal must hold pairs of two of the setups {setups}; got {pair!r}")
 
-        Raises:
-            ValueError: a name is unknown or given twice.
-        """
-        check_list("setups", names)
-        library = [self, read_comparison(MAIN), read_comparison(LIBRARY)]
-        setups = {name: setup for each in reversed(library) for name, setup in each.setups.items()}
-        for name in names:
-            if name not in setups:
-                raise unknown_name("setup", name, setups)
-        picked = {name: setups[name] for name in names}
+    def pick(self, names: Sequence[str]) -> "Comparison":
+        """The same comparison with these setups only; those that it lacks come from qat's own files."""
+        files = [self, read_comparison(MAIN), read_comparison(LIBRARY)]  # an earlier one wins
+        known = ChainMap(*(each.setups for each in files))
+        for name in check_list("setups", list(names)):
+            if name not in known:
+                raise unknown_name("setup", name, known)
+        picked = {name: known[name] for name in names}
         # A pair holds only for the setups that its own file means by the two names.
-        pairs = dict.fromkeys(
-            pair
-            for each in library
-            for pair in each.equal
-            if all(name in picked and picked[name].options == each.setups[name].options for name in pair)
-        )
-        return replace(self, setups=picked, equal=list(pairs))
+        pairs = [(pair, each.setups) for each in files for pair in each.equal]
+        equal = [pair for pair, setups in pairs if all(picked.get(name) == setups[name] for name in pair)]
+        return replace(self, setups=picked, equal=list(dict.fromkeys(equal)))
 
     def with_values(self, names: Sequence[str], values: Sequence[Any]) -> "Comparison":
         """The same comparison with these options set together to one value, or swept over several."""
@@ -82,100 +86,39 @@ def read_comparison(path: str | Path) -> Comparison:
     """Read the YAML file of a comparison; see `parse_comparison`.
 
     Raises:
-        ValueError: it is not such a file; the message names the file.
-        OSError: it cannot be read.
+        ValueError, OSError: it is not such a file; the message names the file.
     """
     try:
-        content = yaml.load(Path(path).read_text(encoding="utf-8"), _UniqueKeys)
-        return parse_comparison(content)
+        return parse_comparison(yaml.load(Path(path).read_text(encoding="utf-8"), _UniqueKeys))
     except (ValueError, yaml.YAMLError) as error:
         raise ValueError(f"{path}: {one_line(error)}") from error
 
 
 def parse_comparison(content: Any) -> Comparison:
-    """A comparison from nested mappings and lists.
-
-    Args:
-        content: `model`, `data` and `trainer`, options of training as in the YAML of one run; `seeds`, a
-            list; `setups`, which maps each name to the options that differ, dotted or nested, and perhaps its
-            `meaning`; `sweep`, which maps an option, or several joined by commas, to a list of values;
-            `equal`, a list of pairs of setups. `setups` is required.
+    """A comparison from nested mappings and lists, with the keys that `compare.yaml` explains.
 
     Raises:
         ValueError: a key or an option is unknown, or a value does not fit.
     """
-    content = _mapping("a comparison", content)
-    for key in content:
+    if not isinstance(content, Mapping):
+        raise ValueError(f"a comparison must be a mapping, got {content!r}")
+    for key, value in content.items():
         if key not in KEYS:
             raise unknown_name("key", key, KEYS)
-    if not content.get("setups"):
-        raise ValueError("setups must name at least one")
-    setups = {name: _setup(name, given) for name, given in _mapping("setups", content["setups"]).items()}
-    equal = content.get("equal") or []
-    for pair in _list("equal", equal):
-        if not isinstance(pair, list) or len(pair) != 2 or pair[0] == pair[1]:
-            raise ValueError(
-                f"equal must hold pairs of two setups, such as [checkpointed, ste]; got {pair!r}"
-            )
-        for name in pair:
-            if name not in setups:
-                raise unknown_name("setup in equal", name, setups)
-    base = by_name({group: content[group] for group in GROUPS if content.get(group) is not None})
-    sweep = {} if content.get("sweep") is None else _sweep(content["sweep"])
-    return Comparison(
-        plain_values(base), setups, check_seeds(content.get("seeds", [0])), sweep, [(a, b) for a, b in equal]
-    )
-
-
-def check_seeds(seeds: Any) -> list[int]:
-    """The same seeds.
-
-    Raises:
-        ValueError: there is none, one is there twice or is not an integer from 0 to 2^32 - 1.
-    """
-    for seed in check_list("seeds", seeds):
-        if type(seed) is not int or not 0 <= seed < 2**32:
-            raise ValueError(f"seeds must be 0 to 2^32 - 1; got {seed}")
-    return list(seeds)
-
-
-def _setup(name: Any, given: Any) -> Setup:
-    if not isinstance(name, str):
-        raise ValueError(f"setups must have text as names, got {name!r}; put it in quotes")
-    # `aux.x` is a device on Windows, too.
-    if not re.fullmatch(r"\w[\w.+-]{0,63}", name, re.ASCII) or name.lower().split(".")[0] in _RESERVED:
-        raise ValueError(
-            "the name of a setup must also be one for a folder on any system: up to 64 letters, digits and "
-            f"_ . + -, not a device of Windows; got {name!r}"
-        )
-    try:
-        options = dict(_mapping("it", {} if given is None else given))
-        meaning = options.pop("meaning", "")
-        if not isinstance(meaning, str):
-            raise ValueError(f"meaning must be text, got {meaning!r}")
-        return Setup(plain_values(by_name(options)), meaning)
-    except ValueError as error:
-        raise ValueError(f"setup {name}: {error}") from error
-
-
-def _sweep(content: Any) -> dict[tuple[str, ...], list[Any]]:
-    sweep: dict[tuple[str, ...], list[Any]] = {}
-    for key, values in _mapping("sweep", content).items():
-        try:
-            names = tuple(name.strip() for name in str(key).split(","))
-            for name in names:
-                by_name({name: None})
-                if any(name in other for other in sweep) or names.count(name) > 1:
-                    raise ValueError("it is there twice")
-            plain = [plain_values(dict.fromkeys(names, value)) for value in _list("values", values)]
-            sweep[names] = check_list("values", [value[names[0]] for value in plain])
-        except ValueError as error:
-            raise ValueError(f"sweep of {key}: {error}") from error
-    return sweep
+        if not isinstance(value, KEYS[key] | None):
+            raise ValueError(f"{key} must be a {KEYS[key].__name__.lower()}, got {value!r}")
+    content = {key: value for key, value in content.items() if value is not None}
+    check_list("setups", list(content.get("setups", {})))
+    base = plain_values({group: content[group] for group in GROUPS if group in content})
+    setups = {name: _setup(name, options) for name, options in content["setups"].items()}
+    equal = [tuple(pair) if isinstance(pair, list) else pair for pair in content.get("equal", [])]
+    return Comparison(base, setups, content.get("seeds", [0]), _sweep(content.get("sweep", {})), equal)
 
 
 def check_list(what: str, values: Any) -> list[Any]:
-    values = _list(what, values)
+    """The same list; a ValueError if it is not a list, is empty, or holds a value twice."""
+    if not isinstance(values, list):
+        raise ValueError(f"{what} must be a list, got {values!r}")
     if not values:
         raise ValueError(f"{what} must name at least one")
     for value in values:
@@ -184,26 +127,43 @@ def check_list(what: str, values: Any) -> list[Any]:
     return values
 
 
-def _list(what: str, content: Any) -> list[Any]:
-    if isinstance(content, str) or not isinstance(content, Sequence):
-        raise ValueError(f"{what} must be a list, got {content!r}")
-    return list(content)
+def _setup(name: Any, options: Any) -> Setup:
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        rule = "text for a folder's name on any system: up to 64 letters, digits and _ . + -, not a device of"
+        raise ValueError(f"the name of a setup must be {rule} Windows; got {name!r}; put a number in quotes")
+    if not isinstance(options, Mapping | None):
+        raise ValueError(f"setup {name} must be a mapping, got {options!r}")
+    options = dict(options or {})
+    meaning = options.pop("meaning", "")
+    if not isinstance(meaning, str):
+        raise ValueError(f"setup {name}: meaning must be text, got {meaning!r}")
+    try:
+        return Setup(plain_values(options), meaning)
+    except ValueError as error:
+        raise ValueError(f"setup {name}: {error}") from error
 
 
-def _mapping(what: str, content: Any) -> Mapping[Any, Any]:
-    if not isinstance(content, Mapping):
-        raise ValueError(f"{what} must be a mapping, got {content!r}")
-    return content
+def _sweep(content: Mapping[str, Any]) -> dict[tuple[str, ...], list[Any]]:
+    sweep: dict[tuple[str, ...], list[Any]] = {}
+    for key, values in content.items():
+        names = tuple(name.strip() for name in str(key).split(","))
+        try:
+            check_list("options", [*(name for other in sweep for name in other), *names])
+            plain_values({name: None for name in names if name not in defaults()})  # refuses a group
+            plain = [plain_values(dict.fromkeys(names, value)) for value in check_list("values", values)]
+            sweep[names] = check_list("values", [value[names[0]] for value in plain])
+        except ValueError as error:
+            raise ValueError(f"sweep of {key}: {error}") from error
+    return sweep
 
 
 class _UniqueKeys(yaml.SafeLoader):
     """Refuses a key that a mapping holds twice; plain YAML keeps the last one in silence."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: list[Any] = []
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if key in seen:
-                raise ValueError(f"line {key_node.start_mark.line + 1}: {key!r} is there twice")
-            seen.append(key)
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        for number, key in enumerate(keys):
+            if key in keys[:number]:
+                line = node.value[number][0].start_mark.line + 1
+                raise ValueError(f"line {line}: {key!r} is there twice")
         return super().construct_mapping(node, deep)

@@ -2,76 +2,60 @@
 
 import json
 import math
-from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from qat.experiment.plan import TrainingRun
-from qat.experiment.run import is_finished
 from qat.whole_file import write_json
 
 
-def complete(runs: Sequence[TrainingRun], out: Path, equal: Sequence[tuple[str, str]]) -> None:
+def complete(runs: list[TrainingRun], out: Path, equal: list[tuple[str, str]]) -> None:
     """Write into finished results what depends on the comparison: swept values, and differences of pairs.
 
-    The difference stands in the first run of a pair that holds no other one.
-
-    Args:
-        runs: all runs of the comparison.
-        out: the folder of their folders.
-        equal: pairs of setups that must agree bit for bit, at the same seed and swept values.
+    The difference of a pair, at one seed and at the same swept values, stands in the result of its first
+    setup, or in that of the second where the first holds another one.
     """
-    finished = {run.folder: run for run in runs if is_finished(run, out)}
-    before = {name: json.loads((out / name / "result.json").read_text("utf-8")) for name in finished}
-    cells = {(run.setup, run.seed, json.dumps(run.sweep)): name for name, run in finished.items()}
-    after = {
-        name: {key: value for key, value in before[name].items() if key != "difference"}
-        | {"sweep": run.sweep}
-        for name, run in finished.items()
-    }
-    for one, other in equal:
-        for (setup, seed, sweep), name in cells.items():
-            twin = cells.get((other, seed, sweep))
-            if setup == one and twin:
-                apart = difference(out / name, out / twin, set(before[name]["gradient_norm"]))
-                holder, to = (name, other) if "difference" not in after[name] else (twin, one)
-                after[holder]["difference"] = {"to": to, **apart}
-    for name, result in after.items():
-        if result != before[name]:
-            write_json(out / name / "result.json", result)
+    finished = {(run.setup, (run.seed, repr(run.sweep))): run for run in runs if run.is_finished(out)}
+    before = {run: (out / run.folder / "result.json").read_text("utf-8") for run in finished.values()}
+    after = {run: json.loads(text) | {"sweep": run.sweep} for run, text in before.items()}
+    for result in after.values():
+        result.pop("difference", None)
+    for (one, other), ((setup, point), run) in product(equal, finished.items()):
+        twin = finished.get((other, point))
+        if setup == one and twin:
+            apart = difference(out / run.folder, out / twin.folder, set(after[run]["gradient_norm"]))
+            holder, to = (twin, one) if "difference" in after[run] else (run, other)
+            after[holder]["difference"] = {"to": to, **apart}
+    for run, result in after.items():
+        if result != json.loads(before[run]):
+            write_json(out / run.folder / "result.json", result)
 
 
 def difference(one: Path, other: Path, parameters: set[str]) -> dict[str, float]:
     """Largest absolute differences between two run folders; 0.0 where they agree to the last bit.
 
-    Args:
-        one, other: folders with `final.ckpt` and `step_losses.json`.
-        parameters: names of the network's parameters; the other entries of its state are buffers.
-
     Returns:
-        `losses` over all steps, `parameters` and `buffers` of the trained network; NaN where a value is NaN
-        in one run and not in the other, infinity where the runs differ in length or keys.
+        `losses` over all steps; `parameters`, which are named, and `buffers` of the trained network. NaN
+        where a value is NaN in one run alone, infinity where the runs differ in length or keys.
     """
-    losses = [_step_losses(folder / "step_losses.json") for folder in (one, other)]
-    states = [_network_state(folder / "final.ckpt") for folder in (one, other)]
-    largest = {"losses": _largest(*losses)}
-    keys = states[0].keys() | states[1].keys()
+    (losses, state), (other_losses, other_state) = map(_outcome, (one, other))
+    keys = state.keys() | other_state.keys()
+    parts = {"losses": [_largest(losses, other_losses)]}
     for part, chosen in (("parameters", keys & parameters), ("buffers", keys - parameters)):
-        each = [0.0] + [_largest(states[0].get(key), states[1].get(key)) for key in chosen]
-        largest[part] = torch.tensor(each, dtype=torch.float64).max().item()  # unlike max(), it keeps a NaN
-    return largest
+        parts[part] = [0.0, *(_largest(state.get(key), other_state.get(key)) for key in chosen)]
+    # The maximum of a tensor, unlike max(), keeps a NaN.
+    return {part: torch.tensor(each, dtype=torch.float64).max().item() for part, each in parts.items()}
 
 
-def _step_losses(path: Path) -> Tensor:
-    steps = json.loads(path.read_text(encoding="utf-8"))
-    return torch.tensor([math.nan if loss is None else loss for loss in steps], dtype=torch.float64)
-
-
-def _network_state(path: Path) -> dict[str, Tensor]:
-    state = torch.load(path, map_location="cpu", weights_only=True)["state_dict"]
-    return {key.removeprefix("model."): value for key, value in state.items()}
+def _outcome(folder: Path) -> tuple[Tensor, dict[str, Tensor]]:
+    """The losses of all steps, and the state of the trained network."""
+    steps = json.loads((folder / "step_losses.json").read_text(encoding="utf-8"))
+    losses = torch.tensor([math.nan if loss is None else loss for loss in steps], dtype=torch.float64)
+    state = torch.load(folder / "final.ckpt", map_location="cpu", weights_only=True)["state_dict"]
+    return losses, {key.removeprefix("model."): value for key, value in state.items()}
 
 
 def _largest(a: Tensor | None, b: Tensor | None) -> float:

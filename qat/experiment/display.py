@@ -1,55 +1,41 @@
 """What is shown while the runs of a comparison go on: bars, and a line for each run that ended."""
 
-from collections.abc import Sequence
+from typing import Any
 
-from rich.progress import Progress, TaskID
+from rich.progress import Progress
 
 from qat.experiment.plan import TrainingRun
 from qat.progress import of_a_whole
 
 
 class Display:
-    """A bar for the whole, with the time that is left, and one for each run that goes on.
+    """A bar for all runs, with the time that is left, and one for each run that goes on."""
 
-    Args:
-        runs: those that are to be trained.
-
-    Attributes:
-        failures: why a run failed, in one line, by the run.
-    """
-
-    def __init__(self, runs: Sequence[TrainingRun]) -> None:
+    def __init__(self, runs: list[TrainingRun]) -> None:
         self.progress = Progress(*of_a_whole(), refresh_per_second=4, disable=not runs)
-        self.failures: dict[TrainingRun, str] = {}
-        self._number, self._ended = len(runs), 0
-        self._bars: dict[TrainingRun, TaskID] = {}
-        self._left: dict[TrainingRun, float] = {run: run.epochs for run in runs}
-        self._whole = self.progress.add_task(self._title(), total=sum(self._left.values()))
+        self.failures: dict[TrainingRun, str] = {}  # why, in one line
+        epochs = {run: run.options["trainer"]["max_epochs"] for run in runs}
+        self._all = self.progress.add_task(f"0 of {len(runs)} runs ended", total=sum(epochs.values()))
+        self._bars = {
+            run: self.progress.add_task(str(run), start=False, total=epochs[run], visible=False)
+            for run in runs
+        }
 
-    def begin(self, run: TrainingRun) -> None:
-        """A run begins."""
-        self._bars[run] = self.progress.add_task(str(run), total=run.epochs)
-
-    def advance(self, run: TrainingRun, epochs: float) -> None:
-        """A run got on by this part of an epoch."""
-        self._left[run] -= epochs
-        for bar in (self._whole, self._bars[run]):
-            self.progress.advance(bar, epochs)
-
-    def end(self, run: TrainingRun, accuracy: float) -> None:
-        """A run ended with this test accuracy, 0..1."""
-        self._close(run)
-        self.progress.console.print(f"{run}: test accuracy {100 * accuracy:.1f} %")
-
-    def fail(self, run: TrainingRun, why: str) -> None:
-        """A run failed, for a reason in one line."""
-        self._close(run)
-        self.failures[run] = why
-
-    def _close(self, run: TrainingRun) -> None:
-        self._ended += 1
-        self.progress.remove_task(self._bars.pop(run))
-        self.progress.update(self._whole, advance=self._left[run], description=self._title())
-
-    def _title(self) -> str:
-        return f"{self._ended} of {self._number} runs ended"
+    def tell(self, run: TrainingRun, event: str, value: Any = None) -> None:
+        """Show an event of a run: begin, advance (epochs), end (test accuracy, 0..1) or fail (reason)."""
+        bar = self._bars[run]
+        if event == "begin":
+            self.progress.start_task(bar)
+            self.progress.update(bar, visible=True)
+        elif event == "advance":
+            self.progress.advance(bar, value)
+            self.progress.advance(self._all, value)
+        else:
+            left = next(task.remaining for task in self.progress.tasks if task.id == bar)
+            self.progress.remove_task(bar)
+            ended = f"{len(self._bars) - len(self.progress.tasks) + 1} of {len(self._bars)} runs ended"
+            self.progress.update(self._all, advance=left, description=ended)
+            if event == "fail":
+                self.failures[run] = value
+            else:
+                self.progress.console.print(f"{run}: test accuracy {100 * value:.1f} %")

@@ -11,67 +11,61 @@ from typing import Any
 from qat.data import resolve_root
 from qat.experiment.comparison import Comparison
 from qat.experiment.options import resolve
+from qat.experiment.results import read_result
 
 BITS = ("model.quantization.weight_bits", "model.quantization.activation_bits")
-_FILES = ("teacher", "start")  # options of the model that name a file
+FILES = ("final.ckpt", "step_losses.json", "result.json")  # of a finished run, in the order of writing
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingRun:
-    """One training: everything that decides its outcome, in plain values that any process can be handed.
-
-    Args:
-        setup: its name.
-        seed: 0 to 2^32 - 1.
-        sweep: the values that this run takes from the sweep, by the key of the YAML.
-        options: all options of training in the groups `model`, `data` and `trainer`.
-        versions: of packages and machine, with the number of threads; see `qat.training.result.versions`.
-    """
+    """One training: everything that decides its outcome, in plain values that any process can be handed."""
 
     setup: str
     seed: int
-    sweep: dict[str, Any]
-    options: dict[str, Any]
-    versions: dict[str, str]
+    sweep: dict[str, Any]  # the values that it takes from the sweep, by the key of the YAML
+    options: dict[str, Any]  # all of them, in the groups `model`, `data` and `trainer`
+    versions: dict[str, str]  # see `qat.training.result.versions`
 
     @property
-    def settings(self) -> dict[str, Any]:
-        """The options that decide the outcome.
-
-        The place of a known data set is not among them; a folder of images is known by its place alone.
-        """
+    def identity(self) -> dict[str, Any]:
+        """What decides the outcome, under the names of `result.json`: `settings`, `seed` and `versions`."""
         data = dict(self.options["data"])
         root = data.pop("data_root")
-        if data["name"] == "folder":
+        if data["name"] == "folder":  # it is known by its place alone; other data sets are the same anywhere
             data["data_root"] = str(resolve_root(root).resolve())
-        return {**self.options, "data": data}
-
-    @property
-    def record(self) -> dict[str, Any]:
-        """The part of `result.json` that is known before the training."""
-        names = ("setup", "sweep", "settings", "seed", "versions")
-        return {name: getattr(self, name) for name in names}
+        return {"settings": {**self.options, "data": data}, "seed": self.seed, "versions": self.versions}
 
     @property
     def folder(self) -> str:
         """The name of its folder: `<setup>-seed<k>-<8 hexadecimal digits of its identity>`."""
-        identity = {"settings": self.settings, "seed": self.seed, "versions": self.versions}
-        for name in _FILES:  # another file under the same name makes another run
+        identity = self.identity
+        for name in ("teacher", "start"):  # another file under the same name makes another run
             path = self.options["model"][name]
             if path is not None and Path(path).is_file():
                 identity[name] = hashlib.sha256(Path(path).read_bytes()).hexdigest()
         digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
         return f"{self.setup}-seed{self.seed}-{digest[:8]}"
 
-    @property
-    def epochs(self) -> int:
-        """How many epochs it trains."""
-        return int(self.options["trainer"]["max_epochs"])
+    def is_finished(self, out: Path) -> bool:
+        """Whether its folder in `out` holds all files and a whole result; its swept values do not count."""
+        folder = out / self.folder
+        try:
+            result = read_result(folder / "result.json")
+        except (OSError, ValueError):
+            return False
+        known = {"setup": self.setup, **self.identity}
+        same = all(getattr(result, name) == value for name, value in known.items())
+        return same and all((folder / name).is_file() for name in FILES)
 
     def __str__(self) -> str:
-        return ", ".join(
-            [self.setup, *(_in_words(*item) for item in self.sweep.items()), f"seed {self.seed}"]
-        )
+        words = [self.setup]
+        for key, value in self.sweep.items():
+            if set(key.split(", ")) == set(BITS):
+                words.append(f"{value} bit{'s' if value != 1 else ''}")
+            else:
+                words.append(f"{', '.join(name.rpartition('.')[2] for name in key.split(', '))} {value}")
+        return ", ".join([*words, f"seed {self.seed}"])
 
 
 def plan(comparison: Comparison, versions: Mapping[str, str]) -> list[TrainingRun]:
@@ -79,30 +73,25 @@ def plan(comparison: Comparison, versions: Mapping[str, str]) -> list[TrainingRu
 
     Runs of one setup that are the same, such as float at several bits, are there once.
 
-    Args:
-        comparison: what to run.
-        versions: of the packages and the machine that will train.
-
     Raises:
         ValueError: two setups mean the same run.
     """
-    cells = [
-        (name, *_cell(comparison, name, point))
-        for point in product(*comparison.sweep.values())
-        for name in comparison.setups
-    ]
     runs: dict[str, TrainingRun] = {}
     owners: dict[str, str] = {}
-    for seed in comparison.seeds:
-        for name, sweep, options in cells:
-            run = TrainingRun(name, seed, sweep, options, dict(versions))
-            runs.setdefault(run.folder, run)
-            owner = owners.setdefault(json.dumps([run.settings, seed], sort_keys=True), name)
-            if owner != name:
-                raise ValueError(
-                    f"setups must differ, but {owner} and {name} are the same run; let them differ in an "
-                    "option, or remove one"
-                )
+    points = product(*comparison.sweep.values())
+    for seed, point, (name, setup) in product(comparison.seeds, points, comparison.setups.items()):
+        options, sweep = dict(comparison.base), {}
+        for key, value in zip(comparison.sweep, point, strict=True):
+            free = [option for option in key if option not in setup.options]
+            options |= dict.fromkeys(free, value)
+            if free:
+                sweep[", ".join(key)] = value
+        run = TrainingRun(name, seed, sweep, resolve(options | setup.options), dict(versions))
+        runs.setdefault(run.folder, run)
+        owner = owners.setdefault(json.dumps(run.identity, sort_keys=True), name)
+        if owner != name:
+            same = f"{owner} and {name} are the same run"
+            raise ValueError(f"setups must differ, but {same}; let them differ in an option, or remove one")
     return list(runs.values())
 
 
@@ -116,23 +105,3 @@ def listing(comparison: Comparison, runs: list[TrainingRun]) -> dict[str, Any]:
         "equal": [list(pair) for pair in comparison.equal],
         "runs": [run.folder for run in runs],
     }
-
-
-def _cell(
-    comparison: Comparison, setup: str, point: tuple[Any, ...]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a setup takes from the sweep at one point, and its options in full."""
-    own = comparison.setups[setup].options
-    options, taken = dict(comparison.base), {}
-    for key, value in zip(comparison.sweep, point, strict=True):
-        free = [name for name in key if name not in own]
-        options |= dict.fromkeys(free, value)
-        if free:
-            taken[", ".join(key)] = value
-    return taken, resolve(options | own)
-
-
-def _in_words(key: str, value: Any) -> str:
-    if set(key.split(", ")) == set(BITS):
-        return f"{value} bit{'s' if value != 1 else ''}"
-    return f"{', '.join(name.rpartition('.')[2] for name in key.split(', '))} {value}"

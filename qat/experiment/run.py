@@ -1,18 +1,15 @@
 """One training of a comparison, and the files that it leaves in its folder."""
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-from lightning import Callback, Trainer, seed_everything
+from lightning import seed_everything
+from lightning.pytorch.callbacks import LambdaCallback
 from lightning.pytorch.trainer.states import TrainerStatus
-from torch import Tensor, nn
 
 from qat.experiment.options import build, build_trainer
 from qat.experiment.plan import TrainingRun
-from qat.experiment.results import read_result
 from qat.layers import summary
 from qat.memory import saved_bytes
 from qat.quantizers import Quantizer
@@ -20,17 +17,11 @@ from qat.training.health import Health
 from qat.training.result import SCHEMA, Recorder, digests
 from qat.whole_file import write_json
 
-FILES = ("final.ckpt", "step_losses.json", "result.json")
-"""What a finished run leaves; `result.json` is written last."""
-
 
 def train(run: TrainingRun, folder: Path, advance: Callable[[float], None]) -> float:
     """Train and test one run, write its files, and return the test accuracy, 0..1.
 
-    Args:
-        run: what to train.
-        folder: for its files; made where it is missing.
-        advance: is called after each training batch with the part of an epoch that it was.
+    `advance` is called after each training batch with the part of an epoch that it was.
 
     Raises:
         FloatingPointError: the loss is not finite.
@@ -41,7 +32,10 @@ def train(run: TrainingRun, folder: Path, advance: Callable[[float], None]) -> f
     classifier, data = build(run.options, run.seed)
     # The report says how the layers fare; under the true gradient there would be a warning for each of them.
     recorder, health = Recorder(), Health(warns=False)
-    trainer = build_trainer(run.options, [recorder, _Advance(advance), health])
+    progress = LambdaCallback(
+        on_train_batch_end=lambda trainer, *_: advance(1 / trainer.num_training_batches)
+    )
+    trainer = build_trainer(run.options, [recorder, progress, health])
     try:
         trainer.fit(classifier, datamodule=data)
         test = trainer.test(classifier, datamodule=data, verbose=False)[0]
@@ -58,48 +52,20 @@ def train(run: TrainingRun, folder: Path, advance: Callable[[float], None]) -> f
         kept = saved_bytes(model, images).total
     result = {
         "schema": SCHEMA,
-        **run.record,
+        "setup": run.setup,
+        "sweep": run.sweep,
+        **run.identity,
         **recorder.result(),
         "test": {"accuracy": test["test_accuracy"], "loss": test["test_loss"]},
         "saved_bytes": kept,
         "digests": digests(model),
     }
     if any(isinstance(module, Quantizer) for module in model.modules()):
-        result["summary"] = _summary(model, images[:2])
+        found = summary(model, images[:2])
+        totals = ("macs", "bit_operations", "float_bit_operations")
+        rows = [asdict(row) | {"bit_operations": row.bit_operations} for row in found.rows]
+        result["summary"] = asdict(found) | {"rows": rows} | {name: getattr(found, name) for name in totals}
     if health.layers:
         result["health"] = health.layers
     write_json(folder / "result.json", result)
-    accuracy: float = test["test_accuracy"]
-    return accuracy
-
-
-def is_finished(run: TrainingRun, out: Path) -> bool:
-    """Whether all files of this run are in its folder in `out`, and its result is whole.
-
-    The values of a sweep are not asked for: they say how a comparison names the run, not what it is.
-    """
-    folder = out / run.folder
-    try:
-        read_result(folder / "result.json")
-        result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    # Through JSON, so that tuples and lists compare equal.
-    known = json.loads(json.dumps({**run.record, "sweep": result["sweep"]}))
-    return all((folder / name).is_file() for name in FILES) and known.items() <= result.items()
-
-
-class _Advance(Callback):
-    def __init__(self, advance: Callable[[float], None]) -> None:
-        self.advance = advance
-
-    def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
-        self.advance(1 / trainer.num_training_batches)
-
-
-def _summary(model: nn.Module, images: Tensor) -> dict[str, Any]:
-    """What the layers cost, as plain values."""
-    found = summary(model, images)
-    totals = ("macs", "bit_operations", "float_bit_operations")
-    rows = [asdict(row) | {"bit_operations": row.bit_operations} for row in found.rows]
-    return asdict(found) | {"rows": rows} | {name: getattr(found, name) for name in totals}
+    return test["test_accuracy"]

@@ -1,5 +1,6 @@
 """Start a run from the weights of a float run."""
 
+import logging
 from pathlib import Path
 
 from lightning.pytorch.utilities import rank_zero_only
@@ -9,9 +10,11 @@ from qat.layers import QuantLayer
 from qat.quantizers import Quantizer
 from qat.training.ckpt import read_ckpt, remedy
 
+log = logging.getLogger(__name__)
+
 
 def load_start(model: nn.Module, path: str | Path) -> None:
-    """Load a float .ckpt file of `fit` into a classifier, quantized or not, and print what was loaded.
+    """Load a float .ckpt file of `fit` into a classifier, quantized or not, and log what was loaded.
 
     The scales of the weights are then measured on the loaded weights. The first training batch sets those of
     the activations. Raises ValueError unless the file has the keys and shapes of the float classifier.
@@ -34,6 +37,5 @@ def load_start(model: nn.Module, path: str | Path) -> None:
         if isinstance(module, QuantLayer) and isinstance(module.weight_quantizer, Quantizer):
             module.weight_quantizer.scale.initialize(module.effective_weight.detach())
     new = len(state) - len(network)
-    rank_zero_only(print)(
-        f"start: loaded all {len(network)} entries of the network from {path}; {new} of quantizers are new"
-    )
+    line = "start: loaded all %d entries of the network from %s; %d of quantizers are new"
+    rank_zero_only(log.info)(line, len(network), path, new)

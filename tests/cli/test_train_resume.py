@@ -209,3 +209,15 @@ def test_a_finished_run_has_nothing_to_resume(
         assert err.startswith("error: ")
         assert message in err
         assert not (tmp_path / "version_1").exists()
+
+
+def test_a_run_says_once_what_it_starts_from(
+    fit: Callable[..., None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    widths = ("weight_bits", "activation_bits", "first_last_bits", "input_bits")
+    floats = [word for name in widths for word in (f"--model.quantization.{name}", "32")]
+    fit(tmp_path / "float", *floats)
+    (start,) = tmp_path.glob("float/*/checkpoints/last.ckpt")
+    capsys.readouterr()
+    fit(tmp_path / "quantized", "--model.start", str(start))
+    assert capsys.readouterr().err.count(f"entries of the network from {start}") == 1

@@ -9,7 +9,7 @@ import pytest
 from distributed import LocalCluster
 
 from qat.experiment import RunsFailedError, compare
-from qat.experiment.run import FILES
+from qat.experiment.plan import FILES
 
 
 def test_runs_on_two_workers_equal_those_here_and_failures_are_named(tiny, tmp_path: Path) -> None:
@@ -19,7 +19,7 @@ def test_runs_on_two_workers_equal_those_here_and_failures_are_named(tiny, tmp_p
         with pytest.raises(RunsFailedError) as caught:
             compare(bad, tmp_path / "there", dask=cluster.scheduler_address)
         compare(comparison, tmp_path / "there", dask=cluster.scheduler_address)
-    (reason,) = caught.value.reasons
+    (reason,) = caught.value.args
     assert reason.startswith("bad, seed 0: ")
     assert "\n" not in reason
     compare(comparison, tmp_path / "here")

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from qat.experiment import RunsFailedError, compare
-from qat.experiment.jobs import threads_of_a_run, threads_of_torch
+from qat.experiment.jobs import shared_threads
 
 COMPARE = Path(__file__).parents[2] / "scripts" / "compare.py"
 KILLED = """
@@ -57,12 +57,12 @@ def test_one_that_fails_or_is_killed_leaves_the_others_going(
     setups = {"killed": {"model.name": "killed_net.Net"}, "bad": {"model.learning_rate": 1e30}}
     with pytest.raises(RunsFailedError) as caught:
         compare(tiny("ste", setups=setups, seeds=[0, 1]), tmp_path / "out", jobs=2)
-    reasons = sorted(caught.value.reasons)
+    reasons = sorted(caught.value.args)
     assert [reason.partition(": ")[0] for reason in reasons] == [
         *("bad, seed 0", "bad, seed 1"),
         *("killed, seed 0", "killed, seed 1"),
     ]
-    assert "its process was killed (exit code -9)" in reasons[2]
+    assert "its process ended early (exit code -9)" in reasons[2]
     assert all("\n" not in reason for reason in reasons)
     kept = [path.parent.name[:9] for path in sorted((tmp_path / "out").glob("*/result.json"))]
     assert kept == ["ste-seed0", "ste-seed1"]
@@ -118,9 +118,13 @@ def wait_until(condition) -> None:
 )
 def test_runs_share_the_threads(threads: int, jobs: int, expected: tuple[int, int]) -> None:
     before = torch.get_num_threads()
-    with threads_of_torch(threads):
-        assert threads_of_a_run(jobs) == expected
-    assert torch.get_num_threads() == before
+    try:
+        torch.set_num_threads(threads)
+        with shared_threads(jobs) as number:
+            assert (number, torch.get_num_threads()) == expected
+        assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_jobs_are_not_negative(tiny, tmp_path: Path) -> None:

@@ -90,12 +90,12 @@ def test_a_finished_run_keeps_its_folder_when_setups_seeds_and_values_are_added(
 
 def test_settings_are_plain_and_complete() -> None:
     (run,) = runs({"a": {"model.quantization.rounding": "qat.gradients.round_soft"}})
-    assert json.loads(json.dumps(run.record)) == run.record
-    assert run.settings.keys() == {"model", "data", "trainer"}
-    assert run.settings["model"]["quantization"]["rounding"] == "qat.gradients.round_soft"
-    assert run.settings["model"]["teacher"] is None
-    assert "data_root" not in run.settings["data"]
-    assert not {"seed", "input_shape", "classes"} & run.settings["model"].keys()
+    assert json.loads(json.dumps(run.identity)) == run.identity
+    assert run.identity["settings"].keys() == {"model", "data", "trainer"}
+    assert run.identity["settings"]["model"]["quantization"]["rounding"] == "qat.gradients.round_soft"
+    assert run.identity["settings"]["model"]["teacher"] is None
+    assert "data_root" not in run.identity["settings"]["data"]
+    assert not {"seed", "input_shape", "classes"} & run.identity["settings"]["model"].keys()
 
 
 def test_the_listing_is_what_the_report_reads() -> None:

@@ -1,5 +1,6 @@
 """A run starts from all weights of a float run; the command line says so in one line."""
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -38,17 +39,18 @@ def written(path: Path, quantization: Quantization = FLOAT, epochs: int = 1, **a
 
 @pytest.mark.parametrize("quantization", [Quantization(), LEARNED, Quantization(power_of_two=True), FLOAT])
 def test_all_but_the_quantizers_comes_from_the_file(
-    quantization: Quantization, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    quantization: Quantization, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = written(tmp_path / "float.ckpt")
     loaded = torch.load(path, weights_only=True)["state_dict"]
-    capsys.readouterr()
+    caplog.set_level(logging.INFO, "qat")
+    caplog.clear()
     model = Classifier(options={"width": 4}, quantization=quantization, start=path)
     model.load_start()
     state = model.state_dict()
     new = len(state) - len(loaded)
-    line = f"loaded all {len(loaded)} entries of the network from {path}; {new} of quantizers are new\n"
-    assert capsys.readouterr().out == f"start: {line}"
+    line = f"loaded all {len(loaded)} entries of the network from {path}; {new} of quantizers are new"
+    assert caplog.messages == [f"start: {line}"]
     assert [key for key, value in loaded.items() if not torch.equal(state[key], value)] == []
     assert (new == 0) == (quantization is FLOAT)
     for module in model.modules():
@@ -58,7 +60,7 @@ def test_all_but_the_quantizers_comes_from_the_file(
             scale.initialize(module.weight)
             assert torch.equal(scale.value, stored)
     model.load_start()  # the second call does nothing
-    assert capsys.readouterr().out == ""
+    assert len(caplog.messages) == 1
 
 
 def test_the_first_batch_sets_the_scales_and_the_sanity_check_does_not(tmp_path: Path) -> None:
@@ -80,16 +82,18 @@ def test_the_first_batch_sets_the_scales_and_the_sanity_check_does_not(tmp_path:
         assert [n for n in before if "weight" not in n and torch.equal(before[n], after[n])] == []
 
 
-def test_a_resumed_run_does_not_read_the_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_resumed_run_does_not_read_the_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "qat")
     start = written(tmp_path / "float.ckpt")
     ours = written(tmp_path / "ours.ckpt", Quantization(), start=start)
-    assert capsys.readouterr().out.count("start: ") == 1
+    assert caplog.text.count("start: ") == 1
+    caplog.clear()
     Path(start).unlink()
     model = Classifier(options={"width": 4}, start=start)
     trainer(1).fit(model, loader(), loader(), ckpt_path=ours, weights_only=True)
     again = Classifier.load_from_checkpoint(ours, weights_only=True)
     trainer(1).fit(again, loader(), loader())
-    assert "start: " not in capsys.readouterr().out
+    assert "start: " not in caplog.text
 
 
 def test_it_is_loaded_before_callbacks_read_the_weights(tmp_path: Path) -> None:
