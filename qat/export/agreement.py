@@ -11,21 +11,13 @@ TOLERANCE = 1e-4  # of a logit; float sums whose terms are added in another orde
 
 @dataclass(frozen=True)
 class Agreement:
-    """The logits of a trained model against those of an exported one.
+    """The logits of a trained model against those of an exported one."""
 
-    Args:
-        images: number of images.
-        same_class: number of images for which both predict the same class (the first with the largest logit).
-        within: number of images on which no logit differs by more than 1e-4.
-        equal: number of images on which all logits are equal to the last bit.
-        largest: the largest difference of a logit.
-    """
-
-    images: int
-    same_class: int
-    within: int
-    equal: int
-    largest: float
+    images: int  # number of all images
+    same_class: int  # of those for which both predict the same class (the first with the largest logit)
+    within: int  # of those on which no logit differs by more than 1e-4
+    equal: int  # of those on which all logits are equal to the last bit
+    largest: float  # the largest difference of a logit
 
     def __str__(self) -> str:
         return (

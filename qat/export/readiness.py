@@ -40,12 +40,7 @@ def layer_of(quantizer: str) -> str:
 
 
 def check_ready(model: nn.Module) -> None:
-    """Refuse a model whose codes are not final, or whose codes no runtime would reproduce.
-
-    Raises:
-        ValueError: a quantizer is off, has seen no training batch, or does not round half to even; or an
-            activation lies on the grid {-1, +1}.
-    """
+    """Raise a ValueError for a model whose codes are not final, or whose codes no runtime would reproduce."""
     activations = activation_quantizers(model)
     for name, module in model.named_modules():
         if isinstance(module, Quantizer) and (why := _obstacle(module, name in activations)):

@@ -16,15 +16,10 @@ from qat.layers.trace import CONV_AND_LINEAR
 
 @dataclass(frozen=True)
 class Sizes:
-    """Bytes of one network in one format.
+    """Bytes of one network in one format."""
 
-    Args:
-        layers: bytes of the stored weight of each convolution and linear layer, by name.
-        total: bytes of the whole file; of C, bytes of the compiled constants.
-    """
-
-    layers: dict[str, int]
-    total: int
+    layers: dict[str, int]  # of the stored weight of each convolution and linear layer, by name
+    total: int  # of the whole file; of C, of the compiled constants
 
     @property
     def weights(self) -> int:

@@ -23,11 +23,7 @@ def pack_bits(index: Tensor, bits: int) -> Tensor:
     The second half of the tensor is moved into the next higher bits of the first half, until the bytes are
     full. To pack neighbours into one byte would be more natural, but each access would then have a stride.
 
-    Args:
-        index: uint8 `(n,)`, each below `2 ** bits`.
-        bits: 1, 2, 4 or 8.
-
-    Shape: `(n,)` -> uint8 `(ceil(n bits / 8),)`.
+    Shape: uint8 `(n,)`, each below `2 ** bits` -> uint8 `(ceil(n bits / 8),)`, for 1, 2, 4 or 8 bits.
     """
     if bits == 8:
         return index
@@ -51,17 +47,11 @@ def unpack_bits(packed: Tensor, bits: int, count: int) -> Tensor:
 
 @dataclass(frozen=True)
 class GridCodec:
-    """Encodes values on a grid: `value = (index * step + low - zero_point) * scale`.
-
-    Args:
-        grid: gives the ends and the step between two codes.
-        scale: the tensor's scale, float32 `()` or a shape that broadcasts against the tensor.
-        zero_point: the code of 0.0; None means 0.
-    """
+    """Encodes values on a grid: `value = (index * step + low - zero_point) * scale`."""
 
     grid: IntGrid
-    scale: Tensor
-    zero_point: Tensor | None
+    scale: Tensor  # float32, `()` or a shape that broadcasts against the tensor
+    zero_point: Tensor | None  # the code of 0.0; None means 0
 
     @property
     def bits(self) -> int:

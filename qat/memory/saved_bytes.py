@@ -16,15 +16,10 @@ from qat.torch_private import tree_flatten, tree_unflatten
 
 @dataclass(frozen=True)
 class SavedBytes:
-    """Bytes that autograd keeps between forward and backward.
+    """Bytes that autograd keeps between forward and backward."""
 
-    Args:
-        total: over the whole model.
-        layers: module name -> the bytes that its forward saved first; modules that save nothing are absent.
-    """
-
-    total: int
-    layers: dict[str, int]
+    total: int  # over the whole model
+    layers: dict[str, int]  # by module: what its forward saved first; modules that save nothing are absent
 
 
 @dataclass(eq=False)

@@ -23,15 +23,10 @@ Hook = Callable[[Any], Any]
 
 @dataclass(eq=False)
 class StorageFormat:
-    """How the storage of one tensor is packed, and a weak reference to the packed tensor.
+    """How the storage of one tensor is packed, and a weak reference to the packed tensor."""
 
-    Args:
-        codec: encodes and decodes the values.
-        size, stride, dtype: of the tensor that fills the storage; a saved tensor may be a view of it.
-    """
-
-    codec: GridCodec | BoolCodec
-    size: torch.Size
+    codec: GridCodec | BoolCodec  # encodes and decodes the values
+    size: torch.Size  # of the tensor that fills the storage; a saved tensor may be a view of it
     stride: tuple[int, ...]
     dtype: torch.dtype
     packed: Callable[[], Tensor | None] = lambda: None
@@ -58,9 +53,7 @@ class Packing(TorchFunctionMode):
     """Knows which storages hold values on a grid, and packs the tensors that autograd saves.
 
     As a function mode it follows values through functions that keep the grid: max-pooling, copies, padding.
-
-    Args:
-        outer: knows what a checkpointed block reads without getting it as an argument.
+    `outer` knows what a checkpointed block reads without getting it as an argument.
     """
 
     def __init__(self, outer: "Packing | None" = None) -> None:
@@ -149,11 +142,7 @@ class Packing(TorchFunctionMode):
 
     @torch.no_grad()
     def unpack(self, saved: PackedTensor | UnpackedTensor, outer: Hook | None) -> Tensor:
-        """The saved tensor.
-
-        Raises:
-            RuntimeError: it was not packed, and was changed in place since.
-        """
+        """The saved tensor; an error if it was not packed, and was changed in place since."""
         x: Tensor = outer(saved.content) if outer else saved.content
         if isinstance(saved, PackedTensor):
             of = saved.format

@@ -33,14 +33,8 @@ def forward(
 ) -> tuple[Tensor, Tensor]:
     """The value of `FakeQuantize`, and the mask of the elements whose gradient passes.
 
-    Args:
-        x: any shape.
-        scale: float32, > 0, broadcasts against x.
-        low, high: the smallest and the largest code.
-        clamps_first: whether codes are clamped before they are rounded, which changes only the mask.
-        relu: quantize `max(x, 0)`. `low` must be 0.
-        compiled: use the fused pass if it supports x.
-
+    With `clamps_first` codes are clamped before they are rounded, which changes only the mask; with `relu`,
+    for which `low` must be 0, `max(x, 0)` is quantized; with `compiled` by the fused pass if it supports x.
     Shape: any -> twice the same: the value in x's dtype, never -0.0; the mask as bools.
     """
     if torch.compiler.is_compiling():

@@ -8,11 +8,9 @@ STORING = ("rescale", "max_pool")  # the steps that store codes; sums are comput
 
 
 def plan_memory(steps: list[Step]) -> tuple[dict[int, range], dict[int, int]]:
-    """Where each step except the last stores its codes.
+    """The bytes of the arena that hold the codes of each step, by number; the last step stores none.
 
-    Returns:
-        The bytes of the arena that hold them, by the step's number; and for the steps whose codes need 32
-        bits, the length of their separate array.
+    Steps whose codes need 32 bits have separate arrays instead; the second dict holds their lengths.
     """
     places, wide = dict[int, range](), dict[int, int]()
     for n, step in enumerate(steps[:-1]):

@@ -37,13 +37,7 @@ class StoredCodes:
 
 
 class Network:
-    """The variables of the template; a step is meant by its number.
-
-    Attributes:
-        flash: bytes of constants.
-        weights: bytes of weights among them.
-        ram: bytes of static variables.
-    """
+    """The variables of the template; a step is meant by its number. The sizes are those of `CSource`."""
 
     def __init__(self, program: Program) -> None:
         self.program, self.steps = program, program.steps

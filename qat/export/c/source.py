@@ -23,19 +23,12 @@ TEMPLATES = Environment(
 
 @dataclass(frozen=True)
 class CSource:
-    """A network as C.
+    """A network as C."""
 
-    Args:
-        text: the content of the file.
-        flash: bytes of its constants.
-        weights: bytes of weights among them.
-        ram: bytes of its static variables.
-    """
-
-    text: str
-    flash: int
-    weights: int
-    ram: int
+    text: str  # the content of the file
+    flash: int  # bytes of its constants
+    weights: int  # bytes of weights among them
+    ram: int  # bytes of its static variables
 
     def __str__(self) -> str:
         return f"flash {self.flash:,} bytes ({self.weights:,} of weights) and code, RAM {self.ram:,} bytes"

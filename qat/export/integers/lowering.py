@@ -31,12 +31,7 @@ class _Tracer(fx.Tracer):
 
 @torch.no_grad()
 def lower(model: nn.Module, shape: tuple[int, ...]) -> Program:
-    """The program of a quantized model, which stays unchanged, for images of a shape `(C, H, W)`.
-
-    Raises:
-        ValueError: the model is not ready, cannot be traced, or an operation has no form in integers; the
-            message names the operation and its layer.
-    """
+    """The program of a quantized model, which stays unchanged, for images of a shape `(C, H, W)`."""
     check_ready(model)
     model = copy.deepcopy(model).cpu().float().eval()
     try:

@@ -19,17 +19,11 @@ GRID_STEPS = ("input", "rescale")  # the steps that are named after a quantizer
 
 @dataclass(frozen=True)
 class IntegerAgreement:
-    """The integer network against the trained one.
+    """The integer network against the trained one."""
 
-    Args:
-        logits: how the logits compare; `equal` means to the last bit.
-        integers: the logits of the integer network, `(N, classes)`.
-        codes: (number of codes that differ, number of codes), for each quantizer of activations by name.
-    """
-
-    logits: Agreement
-    integers: IntArray
-    codes: dict[str, tuple[int, int]]
+    logits: Agreement  # `equal` means to the last bit
+    integers: IntArray  # the logits of the integer network, (N, classes)
+    codes: dict[str, tuple[int, int]]  # by quantizer of activations: how many differ, and how many there are
 
     @property
     def predictions(self) -> int:

@@ -29,11 +29,7 @@ class Multipliers:
 
 
 def multipliers(value: Sum, scale: float) -> Multipliers:
-    """The numbers that rescale a sum to the grid with a scale.
-
-    Raises:
-        ValueError: the sum adds averages over different numbers of elements, or the numbers exceed 62 bits.
-    """
+    """The numbers that rescale a sum to the grid with a scale; a ValueError if there are none."""
     divisors = {term.divisor for term in value.terms}
     if len(divisors) > 1:
         raise ValueError("adds averages over different numbers of elements")

@@ -41,35 +41,24 @@ def pack(codes: IntArray, bits: int) -> bytes:
 
 @dataclass(frozen=True)
 class Accumulator:
-    """What is proved of the sums of one layer, from its weights and the grid of its input.
+    """What is proved of the sums of one layer, from its weights and the grid of its input."""
 
-    Args:
-        layer: name of the layer.
-        largest: no sum, and no partial sum, has a larger magnitude.
-        exact: whether float32 computes them without rounding, the bias included: none exceeds 2^24.
-    """
-
-    layer: str
-    largest: int
-    exact: bool
+    layer: str  # its name
+    largest: int  # no sum, and no partial sum, has a larger magnitude
+    exact: bool  # whether float32 computes them without rounding, the bias included: none exceeds 2^24
 
 
 @dataclass
 class Program:
-    """The steps in their order, and what is proved of the sums.
+    """The steps in their order, and what is proved of the sums."""
 
-    Args:
-        steps: the first is the input, the last gives the logits.
-        output_scale: the value of one integer of the logits.
-        accumulators: one for each convolution, linear layer and average pool.
-        rounded: layers whose multipliers or biases were rounded; they compute nearly what was trained.
-        inexact: layers whose residual sum or average float32 may round, so that it differs from integers.
-    """
-
-    steps: list[Step] = field(default_factory=list)
-    output_scale: float = 0.0
+    steps: list[Step] = field(default_factory=list)  # the first is the input, the last gives the logits
+    output_scale: float = 0.0  # the value of one integer of the logits
+    # One for each convolution, linear layer and average pool.
     accumulators: list[Accumulator] = field(default_factory=list)
+    # Layers whose multipliers or biases were rounded; they compute nearly what was trained.
     rounded: list[str] = field(default_factory=list)
+    # Layers whose residual sum or average float32 may round, so that it differs from integers.
     inexact: list[str] = field(default_factory=list)
 
     @property

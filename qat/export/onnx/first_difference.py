@@ -19,19 +19,12 @@ Pairs = list[tuple[QuantizerCall, NDArray[Any]]]  # a call in the model, and the
 
 @dataclass(frozen=True)
 class CodeDifference:
-    """One image on which a model and its file differ.
+    """One image on which a model and its file differ."""
 
-    Args:
-        image: index of the image.
-        layer: the layer whose codes differ first; "" if all codes are equal.
-        codes: number of codes of that layer that differ.
-        from_tie: the largest distance of their `x / scale`, as the model computes it, from a half.
-    """
-
-    image: int
-    layer: str
-    codes: int
-    from_tie: float
+    image: int  # its index
+    layer: str  # the layer whose codes differ first; "" if all codes are equal
+    codes: int  # number of codes of that layer that differ
+    from_tie: float  # the largest distance of their `x / scale`, as the model computes it, from a half
 
     @property
     def is_tie(self) -> bool:

@@ -13,11 +13,7 @@ from qat.export.onnx.operators import QuantizeDequantize, StoredWeight
 
 
 def torch_export(model: nn.Module, args: tuple[Tensor, ...]) -> onnx.ModelProto:
-    """The graph of a runtime copy, with integer types.
-
-    Raises:
-        ValueError: the exporter refuses the model, or the model returns more than one tensor.
-    """
+    """The graph of a runtime copy, with integer types."""
     batch = torch.export.Dim("batch")
     try:
         with warnings.catch_warnings(), torch.no_grad():

@@ -17,17 +17,11 @@ FloatArray = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Verification:
-    """An ONNX file against the model that it was made from.
+    """An ONNX file against the model that it was made from."""
 
-    Args:
-        off: the agreement with graph optimizations off: the file is computed as it is written.
-        on: the agreement with all graph optimizations on, onnxruntime's default.
-        differences: the first differing code of each image that is not within 1e-4, optimizations off.
-    """
-
-    off: Agreement
-    on: Agreement
-    differences: list[CodeDifference]
+    off: Agreement  # with graph optimizations off: the file is computed as it is written
+    on: Agreement  # with all graph optimizations on, onnxruntime's default
+    differences: list[CodeDifference]  # the first one of each image not within 1e-4, optimizations off
 
     @property
     def unexplained(self) -> list[CodeDifference]:

@@ -27,8 +27,7 @@ class RefusedError(Exception):
 def second_derivative(f: FunctionAtPoint) -> Iterator[str]:
     """Derivatives of the gradients with respect to the inputs and the upstream gradients.
 
-    Raises:
-        RefusedError: wherever it would not be right, the backward of the backward raises a RuntimeError.
+    A RefusedError if the backward of the backward raises a RuntimeError wherever it would not be right.
     """
     gs = random_upstream(f.outputs(f.arguments))
     count = len(f.arguments)
