@@ -43,7 +43,7 @@ class CompareOptions:
     batch_size: Annotated[int | None, "Images per training step.", "data.batch_size"] = None
     learning_rate: Annotated[float | None, "Peak learning rate.", "model.learning_rate"] = None
     out: Annotated[str, "Folder of runs and report; several comparisons can share it."] = "runs/compare"
-    jobs: Annotated[int, "Number of runs in parallel, which share the threads; 0: one run per thread."] = 1
+    jobs: Annotated[int, "Number of runs in parallel, which share the threads; 0: one run per thread."] = 2
     dask: Annotated[str | None, "Address of a Dask scheduler; its workers train the runs."] = None
 
 

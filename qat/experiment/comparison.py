@@ -161,9 +161,10 @@ class _UniqueKeys(yaml.SafeLoader):
     """Refuses a key that a mapping holds twice; plain YAML keeps the last one in silence."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        nodes = [key for key, _ in node.value if not key.tag.endswith(":merge")]  # `<<` may stand there twice
+        keys = [self.construct_object(key, deep=True) for key in nodes]
         for number, key in enumerate(keys):
             if key in keys[:number]:
-                line = node.value[number][0].start_mark.line + 1
+                line = nodes[number].start_mark.line + 1
                 raise ValueError(f"line {line}: {key!r} is there twice")
         return super().construct_mapping(node, deep)

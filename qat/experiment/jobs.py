@@ -21,8 +21,6 @@ from qat.experiment.plan import TrainingRun
 from qat.experiment.run import train
 from qat.names import one_line
 
-FAILURES = (ValueError, OSError, FloatingPointError)  # of a run; any other error is a bug of the package
-
 
 @contextmanager
 def shared_threads(jobs: int) -> Iterator[int]:
@@ -88,8 +86,9 @@ def train_in_processes(runs: list[TrainingRun], out: Path, display: Display, job
 def _train_and_tell(run: TrainingRun, out: Path, tell: Callable[[str, Any], None]) -> None:
     try:
         tell("end", train(run, out / run.folder, partial(tell, "advance")))
-    except FAILURES as error:
-        tell("fail", one_line(error))
+    except Exception as error:  # whatever ends one run leaves the others going
+        expected = isinstance(error, (ValueError, OSError, FloatingPointError))
+        tell("fail", one_line(error if expected else f"{type(error).__name__}: {error}"))
 
 
 def _work(run: TrainingRun, out: Path, threads: int, sender: Any) -> None:

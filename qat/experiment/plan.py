@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
+from zipfile import is_zipfile
 
 from qat.data import resolve_root
 from qat.experiment.comparison import Comparison
@@ -56,7 +57,7 @@ class TrainingRun:
             return False
         known = {"setup": self.setup, **self.identity}
         same = all(getattr(result, name) == value for name, value in known.items())
-        return same and all((folder / name).is_file() for name in FILES)
+        return same and is_zipfile(folder / "final.ckpt") and all((folder / name).is_file() for name in FILES)
 
     def __str__(self) -> str:
         words = [self.setup]

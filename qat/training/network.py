@@ -54,7 +54,7 @@ def _imported(path: str) -> Callable[..., nn.Module]:
         raise unknown_name("model", path, MODELS)
     try:
         found = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
+    except Exception as error:  # the module runs the user's code
         rule = f"model must be one of {', '.join(MODELS)}, or an import path that works"
         raise ValueError(f"{rule}; got {path!r}: {error}") from error
     if not callable(found):

@@ -191,6 +191,16 @@ def test_a_run_without_all_its_files_is_not_finished(finished: Path, main_job, n
     assert run.is_finished(finished)
 
 
+def test_a_truncated_ckpt_is_not_finished(finished: Path, main_job) -> None:
+    run = next(run for run in plan(main_job, versions()) if run.setup == "float")
+    path = finished / run.folder / "final.ckpt"
+    content = path.read_bytes()
+    path.write_bytes(content[:-100])
+    assert not run.is_finished(finished)
+    path.write_bytes(content)
+    assert run.is_finished(finished)
+
+
 def test_a_result_that_is_half_right_is_not_finished(finished: Path, main_job) -> None:
     run = next(run for run in plan(main_job, versions()) if run.setup == "float")
     path = finished / run.folder / "result.json"
@@ -237,12 +247,18 @@ def stop_at(number: int):
 
 def test_a_run_that_fails_leaves_the_others_going(tiny, tmp_path: Path) -> None:
     comparison = tiny(
-        "float", setups={"bad": {"model.learning_rate": 1e30}, "last": {"model.loss": "cross_entropy"}}
+        "float",
+        setups={
+            "bad": {"model.learning_rate": 1e30},
+            "refused": {"trainer.limit_train_batches": 1e-6},  # by Lightning, when it has seen the data
+            "last": {"model.loss": "cross_entropy"},
+        },
     )
     with pytest.raises(RunsFailedError) as caught:
         compare(comparison, tmp_path)
-    (reason,) = caught.value.args
-    assert reason.startswith("bad, seed 0: ")
+    bad, refused = caught.value.args
+    assert bad.startswith("bad, seed 0: ")
+    assert refused.startswith("refused, seed 0: MisconfigurationException: ")
     assert results(tmp_path).keys() == {"float", "last"}
 
 

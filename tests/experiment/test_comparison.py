@@ -21,14 +21,19 @@ def test_the_file_that_users_copy_is_the_main_job() -> None:
     assert (CONFIGS / "compare.yaml").read_text() == MAIN.read_text()
 
 
-def test_the_main_job_is_four_setups_of_two_seeds() -> None:
+def test_the_main_job_is_four_setups_of_three_seeds() -> None:
     comparison = read_comparison(MAIN)
     assert list(comparison.setups) == ["zero", "ste", "float", "checkpointed"]
-    assert comparison.seeds == [0, 1]
+    assert comparison.seeds == [0, 1, 2]
     assert comparison.equal == [("checkpointed", "ste")]
     assert comparison.base["trainer.max_epochs"] == 6
     assert all(setup.meaning for setup in comparison.setups.values())
-    assert len(plan(comparison, {})) == 8
+    assert len(plan(comparison, {})) == 12
+
+
+def test_a_setup_may_merge_another(tmp_path: Path) -> None:
+    text = "setups:\n  a: &a {model.loss: huber}\n  b: {<<: *a, model.name: lenet}"
+    assert read(tmp_path, text).setups["b"].options == {"model.loss": "huber", "model.name": "lenet"}
 
 
 def test_each_rounding_has_a_setup() -> None:
