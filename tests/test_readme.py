@@ -45,7 +45,20 @@ def test_the_python_runs(beside_configs: Path, capsys: pytest.CaptureFixture[str
 
 def test_compare_commands_run(beside_configs: Path) -> None:
     # One epoch of one setup on the embedded data: what is tested is that the options are right.
-    short = ["--data", "mnist5k", "--epochs", "1", "--setups", "ste", "--seeds", "0", "--batch_size", "500"]
+    short = [
+        "--data",
+        "mnist5k",
+        "--epochs",
+        "1",
+        "--setups",
+        "ste",
+        "--seeds",
+        "0",
+        "--batch_size",
+        "500",
+        "--jobs",
+        "1",
+    ]
     for block in blocks("yaml"):
         name = re.match(r"# (\w+\.yaml)\n", block)
         if name:

@@ -55,8 +55,7 @@ class TrainingRun:
             result = read_result(folder / "result.json")
         except (OSError, ValueError):
             return False
-        known = {"setup": self.setup, **self.identity}
-        same = all(getattr(result, name) == value for name, value in known.items())
+        same = all(getattr(result, k) == v for k, v in {"setup": self.setup, **self.identity}.items())
         return same and is_zipfile(folder / "final.ckpt") and all((folder / name).is_file() for name in FILES)
 
     def __str__(self) -> str:

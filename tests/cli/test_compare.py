@@ -100,7 +100,7 @@ def test_it_prints_the_table_and_where_the_report_is(
 
 def test_several_widths(images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     several = ["--bits", "4", "1", "--setups", "ste", "float", "--data_root", str(images)]
-    main([*SMALL[:-3], *several, "--out", str(tmp_path)])
+    main(["--jobs", "1", *SMALL[:-3], *several, "--out", str(tmp_path)])
     out = capsys.readouterr().out
     runs = [line for line in out.splitlines() if "test accuracy " in line and "seed" in line]
     assert [line.partition(": ")[0] for line in runs] == [
@@ -122,7 +122,19 @@ def test_a_run_that_diverges_is_said_in_one_line(
     images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as leaving:
-        main([*SMALL, "--data_root", str(images), "--learning_rate", "1e30", "--out", str(tmp_path)])
+        main(
+            [
+                "--jobs",
+                "1",
+                *SMALL,
+                "--data_root",
+                str(images),
+                "--learning_rate",
+                "1e30",
+                "--out",
+                str(tmp_path),
+            ]
+        )
     err = capsys.readouterr().err
     assert leaving.value.code == 2
     assert err.startswith("error: ")
@@ -143,7 +155,7 @@ def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(
 
     monkeypatch.setattr(module, "train", stopped)
     with pytest.raises(SystemExit) as leaving:
-        main([*SMALL, "--data_root", str(images), "--out", str(tmp_path)])
+        main(["--jobs", "1", *SMALL, "--data_root", str(images), "--out", str(tmp_path)])
     assert leaving.value.code == 130
     assert "stopped; 1 of 2 runs are finished and kept" in capsys.readouterr().err
     assert len(list(tmp_path.glob("ste-seed0-*/result.json"))) == 1
@@ -158,7 +170,7 @@ def test_a_yaml_file_with_options_laid_over_it(
         "setups: {adam: {}, sgd: {model.optimizer: sgd}}\nsweep: {model.learning_rate: [0.1, 0.01]}\n"
     )
     options = ["--config", str(config), "--epochs", "1", "--out", str(tmp_path / "out")]
-    main([*options, "--learning_rate", "0.02", "--setups", "sgd", "ewgs"])
+    main(["--jobs", "1", *options, "--learning_rate", "0.02", "--setups", "sgd", "ewgs"])
     out = capsys.readouterr().out
     assert [
         line.partition(": ")[0] for line in out.splitlines() if "test accuracy " in line and "seed" in line
@@ -205,7 +217,7 @@ def test_each_run_that_fails_is_a_line_and_the_others_are_kept(
         "setups: {ste: {}, bad: {model.learning_rate: 1e30}}\ntrainer: {max_epochs: 1}\n"
     )
     with pytest.raises(SystemExit) as leaving:
-        main(["--config", str(config), "--out", str(tmp_path / "out")])
+        main(["--jobs", "1", "--config", str(config), "--out", str(tmp_path / "out")])
     assert leaving.value.code == 2
     lines = capsys.readouterr().err.splitlines()
     assert [line.split(": ")[:2] for line in lines] == [["error", "bad, seed 0"], ["error", "bad, seed 1"]]
