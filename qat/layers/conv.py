@@ -1,4 +1,4 @@
-"""Convolutions with quantized operands."""
+"""Convolutions and the linear layer with quantized operands."""
 
 from typing import ClassVar
 
@@ -46,3 +46,13 @@ class QuantConvTranspose2d(QuantLayer, nn.ConvTranspose2d):
         x, weight = self.input_quantizer(input), self.weight_quantizer(self.effective_weight)
         settings = self.stride, padding, output_padding, self.groups, self.dilation
         return F.conv_transpose2d(x, weight, self.effective_bias, *settings)
+
+
+class QuantLinear(QuantLayer, nn.Linear):
+    """`nn.Linear` on a quantized input and weight.
+
+    Shape: `(N, ..., I)` -> `(N, ..., O)`, weight `(O, I)`.
+    """
+
+    def operator(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return F.linear(input, weight, bias)

@@ -11,29 +11,17 @@ ALIGNMENT = "<<>><<>>>"  # text to the left, numbers to the right
 
 @dataclass(frozen=True)
 class LayerCost:
-    """What one convolution or linear layer costs.
+    """What one convolution or linear layer costs."""
 
-    Args:
-        name: of the module.
-        kind: its class.
-        weight_bits: bits of its weight; 32 is float.
-        input_bits: bits of its input, also where an activation quantizes it; 32 is float.
-        rounding: of its weight and input; `-` where both are float.
-        scale: how their scales are found, `weight/input`.
-        macs: multiply-accumulates for one sample.
-        weight_bytes: of the weight, packed at its bits; the bias is not counted.
-        float_bytes: of the same weight in 32 bits.
-    """
-
-    name: str
-    kind: str
-    weight_bits: int
-    input_bits: int
-    rounding: str
-    scale: str
-    macs: int
-    weight_bytes: int
-    float_bytes: int
+    name: str  # of the module
+    kind: str  # its class
+    weight_bits: int  # 32 is float
+    input_bits: int  # also where an activation quantizes the input; 32 is float
+    rounding: str  # of weight and input; `-` where both are float
+    scale: str  # how their scales are found, `weight/input`
+    macs: int  # multiply-accumulates for one sample
+    weight_bytes: int  # of the weight, packed at its bits; the bias is not counted
+    float_bytes: int  # of the same weight in 32 bits
 
     @property
     def bit_operations(self) -> int:
@@ -43,21 +31,13 @@ class LayerCost:
 
 @dataclass(frozen=True)
 class Summary:
-    """What a model costs.
+    """What a model costs."""
 
-    Args:
-        rows: one for each layer that ran, in order.
-        left_float: what computes in float (a module, or a function in a module) -> why.
-        not_run: quantized layers that run in training only, such as auxiliary heads; not counted.
-        weight_bytes: of all weights; a shared weight is counted once.
-        float_bytes: of the same weights in 32 bits.
-    """
-
-    rows: list[LayerCost]
-    left_float: dict[str, str]
-    not_run: list[str]
-    weight_bytes: int
-    float_bytes: int
+    rows: list[LayerCost]  # one for each layer that ran, in order
+    left_float: dict[str, str]  # what computes in float (a module, or a function in a module) -> why
+    not_run: list[str]  # quantized layers that run in training only, such as auxiliary heads; not counted
+    weight_bytes: int  # of all weights; a shared weight is counted once
+    float_bytes: int  # of the same weights in 32 bits
 
     @property
     def macs(self) -> int:

@@ -7,10 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from qat.layers.conv import QuantConv2d
+from qat.layers.conv import QuantConv2d, QuantLinear
 from qat.layers.folding import fold_batchnorm
 from qat.layers.layer import QuantLayer
-from qat.layers.linear import QuantLinear
 from qat.layers.specs import QuantSpec
 from qat.quantizers import Quantizer
 
@@ -31,17 +30,13 @@ class Deployable(QuantLayer):
     sums, so an integer accumulator can hold it. With scales that are powers of two and sums below 2^24,
     float32 then computes the layer without any rounding, in any order of summation.
 
-    Attributes:
-        norms: the folded BatchNorm, or empty.
-        sources: the quantizer whose grid the input lies on.
-        Both are tuples, so that they are not registered as parts of this layer and keep their own keys.
-
     Source: Jacob et al. 2018, "Quantization and training of neural networks", section 3.2;
     Krishnamoorthi 2018, section 3.2.2 (the division by f in training).
     """
 
-    norms: tuple[nn.Module, ...]
-    sources: tuple[Quantizer, ...]
+    # In tuples, so that these modules are not registered as parts of this layer and keep their own keys.
+    norms: tuple[nn.Module, ...]  # the folded BatchNorm, or empty
+    sources: tuple[Quantizer, ...]  # the quantizer whose grid the input lies on
 
     @property
     def external_modules(self) -> tuple[nn.Module, ...]:

@@ -11,7 +11,7 @@ from qat.layers.cost import LayerCost, Summary
 from qat.layers.example import arguments, check_model
 from qat.layers.insert import QUANT_LAYERS
 from qat.layers.layer import QuantLayer
-from qat.layers.trace import CONV_AND_LINEAR, Consumer, ModelTrace
+from qat.layers.trace import CONV_AND_LINEAR, ModelTrace, TracedModule
 from qat.quantizers import PowerOfTwo, Quantizer
 
 
@@ -46,7 +46,7 @@ def summary(model: nn.Module, example: Tensor | tuple[Any, ...]) -> Summary:
     )
 
 
-def _layer_cost(model: nn.Module, module: Any, consumer: Consumer, samples: int) -> LayerCost:
+def _layer_cost(model: nn.Module, module: Any, consumer: TracedModule, samples: int) -> LayerCost:
     for_weight = getattr(module, "weight_quantizer", None)
     for_input = getattr(module, "input_quantizer", None)
     if not isinstance(for_input, Quantizer) and consumer.source is not None:
@@ -66,7 +66,7 @@ def _layer_cost(model: nn.Module, module: Any, consumer: Consumer, samples: int)
     )
 
 
-def _macs(module: Any, consumer: Consumer) -> int:
+def _macs(module: Any, consumer: TracedModule) -> int:
     """MACs of all calls. A transposed convolution multiplies each input, the others sum up each output."""
     transposed = getattr(module, "transposed", False)
     counted = [x.shape for x in consumer.samples] if transposed else consumer.outputs
