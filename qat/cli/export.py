@@ -7,7 +7,7 @@ from typing import Any, Literal
 from rich.console import Console
 from torch import Tensor
 
-from qat.cli.exits import BAD_INPUT, leave
+from qat.cli.exits import errors_in_one_line
 from qat.cli.parser import OneLineParser
 from qat.cli.quiet import quiet
 from qat.cli.size_table import size_table
@@ -18,7 +18,6 @@ from qat.export.integers.npz import npz_logits, write_npz
 from qat.export.integers.program import IntArray
 from qat.export.onnx.export import export_onnx
 from qat.export.onnx.verify import verify
-from qat.names import one_line
 from qat.training.trained_run import load_run
 from qat.whole_file import draft_of
 
@@ -30,12 +29,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     quiet()
     parser = OneLineParser(description=export.__doc__.partition("\n")[0])  # type: ignore[union-attr]
     parser.add_function_arguments(export, as_group=False, as_positional=True)
-    try:
-        export(**vars(parser.parse_args(None if argv is None else list(argv))))
-    except BAD_INPUT as error:
-        leave(f"error: {one_line(error)}", 2)
-    except KeyboardInterrupt:
-        leave("stopped", 130)
+    with errors_in_one_line(stopped="stopped"):
+        export(**vars(parser.parse_args(argv)))
 
 
 def export(

@@ -11,8 +11,7 @@ from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.strategies import DDPStrategy
 
 from qat.cli.parser import OneLineParser, program
-from qat.cli.run_folder import SaveConfig, ShowSummary, new_loggers
-from qat.cli.writable import check_writable
+from qat.cli.run_folder import SaveConfig, ShowSummary, check_writable, new_loggers
 from qat.data import ImageData, data_shape
 from qat.quantizers import Scale
 from qat.training.ckpt import check_resumable, load_state, read_ckpt

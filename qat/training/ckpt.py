@@ -16,12 +16,7 @@ FIXED = ("optimizer", "float_epochs", "freeze_epoch", "freeze_batchnorm_epoch") 
 
 
 def read_ckpt(argument: str, path: str | Path) -> dict[str, Any]:
-    """The content of a .ckpt file that `fit` wrote, with its tensors on the CPU.
-
-    Raises:
-        ValueError: there is no such file, `fit` did not write it, or a qat wrote it that did not note its
-            version.
-    """
+    """The content of a .ckpt file, with its tensors on the CPU; raises ValueError unless `fit` wrote it."""
     path = Path(path)
     if not path.is_file():
         raise ValueError(
@@ -52,12 +47,7 @@ def remedy(ckpt: Mapping[str, Any], same_version: str = "use the config.yaml of 
 def load_state(
     ckpt: dict[str, Any], path: str | Path, model: LightningModule, argument: str = "ckpt_path"
 ) -> None:
-    """Load the weights, buffers and phase of a .ckpt file into a model, strictly.
-
-    Raises:
-        ValueError: the file is from a model of other bits or another architecture, or from another version
-            of qat whose names differ.
-    """
+    """Load the weights, buffers and phase of a .ckpt file; raises ValueError unless all of it fits."""
     try:
         model.load_state_dict(ckpt["state_dict"], strict=True)
     except ValueError as error:

@@ -11,9 +11,7 @@ from qat.training.ckpt import load_state, read_ckpt, remedy
 def load_teacher(build: type[LightningModule], path: str, student: Mapping[str, Any]) -> LightningModule:
     """A classifier of the class `build` from the .ckpt file of its run, in eval mode and without gradients.
 
-    Raises:
-        ValueError: the file is not a .ckpt file that `fit` wrote, or its images or classes differ from those
-            in the hyper-parameters of the student.
+    Its images and classes must be those in the hyper-parameters of the student.
     """
     ckpt = read_ckpt("teacher", path)
     try:
