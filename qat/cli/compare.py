@@ -46,12 +46,9 @@ class CompareOptions:
     dask: Annotated[str | None, "Address of a Dask scheduler; its workers train the runs."] = None
 
 
-SETS = {
-    name: annotation.__metadata__[1]
-    for name, annotation in get_type_hints(CompareOptions, include_extras=True).items()
-    if len(annotation.__metadata__) > 1
-}
-"""The option of training that an option of the command sets."""
+OPTIONS = get_type_hints(CompareOptions, include_extras=True)
+# The option of training that an option of the command sets.
+SETS = {name: hint.__metadata__[1] for name, hint in OPTIONS.items() if len(hint.__metadata__) > 1}
 
 
 def _parse(argv: Sequence[str] | None) -> CompareOptions:
@@ -60,8 +57,8 @@ def _parse(argv: Sequence[str] | None) -> CompareOptions:
         "of the command line override the YAML file.",
         allow_abbrev=False,
     )
-    for name, annotation in get_type_hints(CompareOptions, include_extras=True).items():
-        kind, text = annotation.__origin__, annotation.__metadata__[0]
+    for name, hint in OPTIONS.items():
+        kind, text = hint.__origin__, hint.__metadata__[0]
         items = [get_args(each)[0] for each in get_args(kind) if get_origin(each) is list]
         more = {"type": items[0], "nargs": "+"} if items else {"type": kind}
         parser.add_argument(f"--{name}", default=getattr(CompareOptions, name), help=text, **more)
@@ -93,11 +90,7 @@ def _comparison(options: CompareOptions) -> Comparison:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the command line; `argv` without the program's name, by default the process's own.
-
-    Raises:
-        SystemExit: 2 on bad input or where a run failed, 130 when stopped with Ctrl-C.
-    """
+    """Run the command line; exit with 2 on bad input or where a run failed, with 130 on Ctrl-C."""
     quiet()
     options = _parse(argv)
     try:

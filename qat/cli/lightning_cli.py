@@ -29,12 +29,7 @@ POSITIVE = ("limit_train_batches", "accumulate_grad_batches", "check_val_every_n
 
 
 class TrainCLI(LightningCLI):
-    """Parses the options `args` of a subcommand, builds the run and checks it; `run` then does the work.
-
-    Raises:
-        ValueError: an option is wrong, or a .ckpt file or the data does not fit.
-        SystemExit: 0 after `--help`, 2 for options that the parser refuses.
-    """
+    """Parses the options `args` of a subcommand, builds the run and checks it; `run` then does the work."""
 
     def __init__(self, name: str, args: Sequence[str]) -> None:
         self.name = name

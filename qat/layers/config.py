@@ -150,10 +150,7 @@ class Quantization:
         """The configuration of each layer and activation that `layers` overrides, its preset expanded.
 
         In it `first_last_bits` and `input_bits` follow an overridden `weight_bits` and `activation_bits`.
-        Overrides of weights match `layers` alone.
-
-        Raises:
-            ValueError: a pattern matches nothing, or only layers that earlier patterns matched.
+        Overrides of weights match `layers` alone. A pattern that has no effect raises ValueError.
         """
         resolved: dict[str, Quantization] = {}
         for pattern, override in self.layers.items():

@@ -40,16 +40,14 @@ class CompiledNetwork:
 def prepare_kernels(network: nn.Module, trainer: Trainer, device: torch.device, elements: int) -> None:
     """Compile the quantizers' kernels if the run is long enough, or if QAT_COMPILE=1 asks for it.
 
-    Otherwise the kernels run eagerly, even if an earlier run of this process compiled them: the bits of a run
-    do not depend on what ran before. `elements` is the number of values in one image.
+    `elements` is the number of values in one image.
     """
-    use_eager_kernels(network)
+    use_eager_kernels(network)  # also after a run that compiled them: no run depends on an earlier one
     if not any(isinstance(module, Quantizer) for module in network.modules()):
         return
     # First the steps, then the loader: the trainer sets up its loaders when it is asked for the steps.
     steps = trainer.estimated_stepping_batches * trainer.accumulate_grad_batches
-    loader = trainer.train_dataloader
-    batch = getattr(loader, "batch_size", None) or 1
+    batch = getattr(trainer.train_dataloader, "batch_size", None) or 1
     if steps * batch * elements >= LONG or os.environ.get("QAT_COMPILE") == "1":
         compile_kernels(network, device, lambda kernels: tracked(kernels, "compiling quantizers"))
     else:
