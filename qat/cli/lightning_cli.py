@@ -141,11 +141,9 @@ class TrainCLI(LightningCLI):
         self.datamodule.setup(self.name)
 
     def _check_strategy(self) -> None:
-        """Refuse phases of learned scales where processes wait for each gradient: in some phases none comes.
-
-        A strategy that is given as a class with its arguments is the user's own decision.
-        """
+        """Refuse phases of learned scales where processes wait for each gradient: in some, none comes."""
         name = self.config.trainer.strategy
+        # A strategy that is given as a class with its arguments is the user's decision.
         waits = isinstance(name, str) and "find_unused_parameters_true" not in name
         phases = any(self.model.hparams[key] not in (0, None) for key in ("float_epochs", "freeze_epoch"))
         scales = [module for module in self.model.modules() if isinstance(module, Scale)]

@@ -7,9 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from qat.layers.conv import QuantConv2d, QuantLinear
 from qat.layers.folding import fold_batchnorm
-from qat.layers.layer import QuantLayer
+from qat.layers.layer import QuantConv2d, QuantLayer, QuantLinear
 from qat.layers.specs import QuantSpec
 from qat.quantizers import Quantizer
 

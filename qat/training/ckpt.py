@@ -60,6 +60,26 @@ def load_state(
     model.on_load_checkpoint(ckpt)
 
 
+def load_teacher(build: type[LightningModule], path: str, student: Mapping[str, Any]) -> LightningModule:
+    """A classifier of the class `build` from the .ckpt file of its run, in eval mode and without gradients.
+
+    Its images and classes must be those in the hyper-parameters of the student.
+    """
+    ckpt = read_ckpt("teacher", path)
+    try:
+        teacher = build(**ckpt["hyper_parameters"] | {"teacher": None})
+    except TypeError as error:  # an option that this version does not know
+        raise ValueError(f"teacher {path} cannot be built ({remedy(ckpt)}): {error}") from error
+    for key in ("input_shape", "classes"):
+        if teacher.hparams[key] != student[key]:
+            raise ValueError(
+                f"teacher must have {key} {student[key]}, got {teacher.hparams[key]} in {path}; "
+                "train one on the same data"
+            )
+    load_state(ckpt, path, teacher, "teacher")
+    return teacher.eval().requires_grad_(False)
+
+
 def check_resumable(
     ckpt: Mapping[str, Any], path: str | Path, hparams: Mapping[str, Any], max_epochs: int | None
 ) -> None:
