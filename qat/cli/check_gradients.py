@@ -72,8 +72,6 @@ def check_function(
     """Check the gradient of a user-defined function at random float64 inputs.
 
     Args:
-        target: the function, as in my_module:MyFunction.
-        shapes: the shape of each input, as in "4,3".
         low: Lower bound of the inputs.
         high: Upper bound of the inputs.
         seed: Seed of the random inputs.

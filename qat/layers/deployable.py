@@ -123,10 +123,7 @@ def find_folds(model: nn.Module, args: tuple[Any, ...]) -> dict[str, str]:
 
 
 def absorb_batchnorm(model: nn.Module, folds: Mapping[str, str], specs: Sequence[QuantSpec]) -> None:
-    """Let the layers of a model that was just quantized absorb their BatchNorm, in place.
-
-    `folds` is the result of `find_folds`. Raises ValueError for a layer that integers do not reproduce.
-    """
+    """Let the layers of a quantized model absorb their BatchNorm; `folds` is the result of `find_folds`."""
     layers: dict[str, Any] = {spec.name: model.get_submodule(spec.name) for spec in specs}
     for name, layer in layers.items():
         if type(layer) not in DEPLOYABLE:

@@ -54,10 +54,7 @@ class QuantLayer(nn.Module):
 
 
 class QuantConv1d(QuantLayer, nn.Conv1d):
-    """`nn.Conv1d` on a quantized input and weight.
-
-    Shape: `(N, C_in, L)` -> `(N, C_out, L_out)`, weight `(O, I / groups, k)`.
-    """
+    """`nn.Conv1d` on quantized operands: `(N, C_in, L)` -> `(N, C_out, L_out)`, weight `(O, I / groups, k)`."""
 
     operator = nn.Conv1d._conv_forward
 
@@ -91,10 +88,7 @@ class QuantConvTranspose2d(QuantLayer, nn.ConvTranspose2d):
 
 
 class QuantLinear(QuantLayer, nn.Linear):
-    """`nn.Linear` on a quantized input and weight.
-
-    Shape: `(N, ..., I)` -> `(N, ..., O)`, weight `(O, I)`.
-    """
+    """`nn.Linear` on quantized operands: `(N, ..., I)` -> `(N, ..., O)`, weight `(O, I)`."""
 
     def operator(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         return F.linear(input, weight, bias)

@@ -69,14 +69,13 @@ def _can_share(activation: QuantSpec, layer: str, bits: int, overridden: dict[st
 
 def _consumers_by_activation(trace: ModelTrace, idle_too: bool) -> dict[str, list[str]]:
     """The consumers of each activation that gets a quantizer; with `idle_too` also where there are none."""
-    consumers: dict[str, list[str]] = {name: [] for name in trace.activations}
+    run_once = [name for name, activation in trace.activations.items() if len(activation.samples) == 1]
+    consumers: dict[str, list[str]] = {name: [] for name in run_once}
     for consumer in trace.consumers.values():
         source = _source(consumer, trace)
         if source is not None:
             consumers[source].append(consumer.name)
-    feeding = {name: names for name, names in consumers.items() if names}
-    idle = [name for name, activation in trace.activations.items() if len(activation.samples) == 1]
-    return feeding | {name: [] for name in idle if idle_too and name not in feeding}
+    return {name: names for name, names in consumers.items() if names or idle_too}
 
 
 def _source(consumer: TracedModule, trace: ModelTrace) -> str | None:

@@ -61,10 +61,7 @@ def load_state(
 
 
 def load_teacher(build: type[LightningModule], path: str, student: Mapping[str, Any]) -> LightningModule:
-    """A classifier of the class `build` from the .ckpt file of its run, in eval mode and without gradients.
-
-    Its images and classes must be those in the hyper-parameters of the student.
-    """
+    """The frozen classifier of a .ckpt file, in eval mode; its images and classes must be the student's."""
     ckpt = read_ckpt("teacher", path)
     try:
         teacher = build(**ckpt["hyper_parameters"] | {"teacher": None})

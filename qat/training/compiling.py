@@ -20,14 +20,13 @@ LONG = 5e8
 class CompiledNetwork:
     """A network whose full training batches run through `torch.compile`.
 
-    A short last batch, evaluation, and a batch on which forward hooks are set run eagerly, because each of
-    them would be compiled anew. A graph break is an error.
+    A short last batch, evaluation and batches with forward hooks run eagerly: each would be compiled anew.
     """
 
     def __init__(self, network: nn.Module) -> None:
         self.network = network
         self.size: int | None = None  # of the first training batch
-        self._compiled = torch.compile(network, fullgraph=True)
+        self._compiled = torch.compile(network, fullgraph=True)  # a graph break is an error
 
     def __call__(self, images: Tensor) -> Tensor:
         """Shape: `(N, C, H, W)` -> that of the network's output."""
