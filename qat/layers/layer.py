@@ -54,7 +54,10 @@ class QuantLayer(nn.Module):
 
 
 class QuantConv1d(QuantLayer, nn.Conv1d):
-    """`nn.Conv1d` on quantized operands: `(N, C_in, L)` -> `(N, C_out, L_out)`, weight `(O, I / groups, k)`."""
+    """`nn.Conv1d` on quantized operands.
+
+    Shape: `(N, C_in, L)` -> `(N, C_out, L_out)`, weight `(O, I / groups, k)`.
+    """
 
     operator = nn.Conv1d._conv_forward
 
