@@ -24,7 +24,7 @@ def test_the_release_was_checked() -> None:
     release = ".".join(torch.__version__.split(".")[:2])
     assert release in CHECKED, (
         f"torch {release} was not checked: see whether the names in qat/torch_private.py, and those that "
-        "qat/layers/conv.py inherits, have become public; then add the release to CHECKED"
+        "qat/layers/layer.py inherits, have become public; then add the release to CHECKED"
     )
 
 

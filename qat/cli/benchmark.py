@@ -13,7 +13,7 @@ from qat.cli.dataclass_options import add_options, take_options
 from qat.cli.exits import leave
 from qat.cli.parser import OneLineParser
 from qat.cli.quiet import quiet
-from qat.cli.writable import check_writable
+from qat.cli.run_folder import check_writable
 from qat.measure.machine import describe, in_words
 from qat.measure.speed_parts import DEFAULT_PARTS, PARTS, SpeedOptions
 from qat.measure.tables import for_terminal, write_results

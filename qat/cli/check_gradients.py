@@ -14,10 +14,10 @@ from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
-from qat.cli.exits import leave
+from qat.cli.exits import errors_in_one_line
 from qat.cli.parser import OneLineParser
 from qat.gradients import Verdict, check_gradient
-from qat.names import one_line, unknown_name
+from qat.names import unknown_name
 from qat.tour.gradient_rows import FORMULAS, ROWS
 
 WIDE = 130  # columns that the table needs to show the formulas of the forward too
@@ -31,16 +31,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("function", type=str | None, nargs="?", default=None, help=FUNCTION_HELP)
     parser.add_argument("--shape", type=str, action="append", help=SHAPE_HELP)
     parser.add_function_arguments(check_function, skip={"target", "shapes"})
-    args = vars(parser.parse_args(None if argv is None else list(argv)))
+    args = vars(parser.parse_args(argv))
     target, shapes = args.pop("function"), args.pop("shape") or ["4,3"]
-    try:
+    with errors_in_one_line((ValueError,)):
         if target is None:
             verdicts = [row.check(name) for name, row in ROWS.items()]
             print_table(Console(), verdicts)
         else:
             verdicts = [check_function(target, shapes, **args)]
-    except ValueError as error:
-        leave(f"error: {one_line(error)}", 2)
     for verdict in verdicts:
         if target is not None or not verdict.ok:
             print(verdict)
@@ -74,16 +72,11 @@ def check_function(
     """Check the gradient of a user-defined function at random float64 inputs.
 
     Args:
-        target: the function, as in my_module:MyFunction.
-        shapes: the shape of each input, as in "4,3".
         low: Lower bound of the inputs.
         high: Upper bound of the inputs.
         seed: Seed of the random inputs.
         surrogate: Expected gradient, if it is not the derivative: a function (g, *inputs) that returns one
             gradient for each input, as in my_module:my_gradient.
-
-    Raises:
-        ValueError: a function is not found, a shape is not valid, or low is not less than high.
     """
     if not low < high:
         raise ValueError(f"low must be < high, got {low} and {high}")

@@ -7,17 +7,16 @@ from typing import Annotated, get_args, get_origin, get_type_hints
 
 from rich.console import Console
 
-from qat.cli.exits import BAD_INPUT, leave
+from qat.cli.exits import errors_in_one_line, leave
 from qat.cli.parser import OneLineParser
 from qat.cli.quiet import quiet
-from qat.cli.writable import check_writable
+from qat.cli.run_folder import check_writable
 from qat.data import DataName
 from qat.experiment import Comparison, RunsFailedError, compare, load_results, read_comparison
 from qat.experiment.comparison import LIBRARY, MAIN, check_list
 from qat.experiment.plan import BITS
 from qat.layers.config import CONFIGURABLE_WIDTHS
 from qat.models import MODELS
-from qat.names import one_line
 from qat.quantizers.grid import check_bits
 from qat.report import comparison_table, write_report
 from qat.training.loss import LossName
@@ -47,12 +46,9 @@ class CompareOptions:
     dask: Annotated[str | None, "Address of a Dask scheduler; its workers train the runs."] = None
 
 
-SETS = {
-    name: annotation.__metadata__[1]
-    for name, annotation in get_type_hints(CompareOptions, include_extras=True).items()
-    if len(annotation.__metadata__) > 1
-}
-"""The option of training that an option of the command sets."""
+OPTIONS = get_type_hints(CompareOptions, include_extras=True)
+# The option of training that an option of the command sets.
+SETS = {name: hint.__metadata__[1] for name, hint in OPTIONS.items() if len(hint.__metadata__) > 1}
 
 
 def _parse(argv: Sequence[str] | None) -> CompareOptions:
@@ -61,12 +57,12 @@ def _parse(argv: Sequence[str] | None) -> CompareOptions:
         "of the command line override the YAML file.",
         allow_abbrev=False,
     )
-    for name, annotation in get_type_hints(CompareOptions, include_extras=True).items():
-        kind, text = annotation.__origin__, annotation.__metadata__[0]
+    for name, hint in OPTIONS.items():
+        kind, text = hint.__origin__, hint.__metadata__[0]
         items = [get_args(each)[0] for each in get_args(kind) if get_origin(each) is list]
         more = {"type": items[0], "nargs": "+"} if items else {"type": kind}
         parser.add_argument(f"--{name}", default=getattr(CompareOptions, name), help=text, **more)
-    return CompareOptions(**parser.parse_args(None if argv is None else list(argv)).as_dict())
+    return CompareOptions(**parser.parse_args(argv).as_dict())
 
 
 def _comparison(options: CompareOptions) -> Comparison:
@@ -94,21 +90,16 @@ def _comparison(options: CompareOptions) -> Comparison:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the command line; `argv` without the program's name, by default the process's own.
-
-    Raises:
-        SystemExit: 2 on bad input or where a run failed, 130 when stopped with Ctrl-C.
-    """
+    """Run the command line; exit with 2 on bad input or where a run failed, with 130 on Ctrl-C."""
     quiet()
     options = _parse(argv)
     try:
-        check_writable("out", options.out)
-        compare(_comparison(options), options.out, options.jobs, options.dask)
-        report = write_report(Path(options.out))
+        with errors_in_one_line():
+            check_writable("out", options.out)
+            compare(_comparison(options), options.out, options.jobs, options.dask)
+            report = write_report(Path(options.out))
     except RunsFailedError as failed:
         leave("\n".join(f"error: {reason}" for reason in failed.args), 2)
-    except BAD_INPUT as error:
-        leave(f"error: {one_line(error)}", 2)
     except KeyboardInterrupt as stopped:
         kept = f"{stopped}: the same command goes on there" if str(stopped) else "nothing had begun"
         leave(f"stopped; {kept}", 130)

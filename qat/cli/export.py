@@ -1,16 +1,19 @@
 """The verb `export`: a run as ONNX, npz or C, compared with what was trained."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from rich.console import Console
+from rich.table import Column, Table
 from torch import Tensor
 
-from qat.cli.exits import BAD_INPUT, leave
+from qat.cli.exits import errors_in_one_line
 from qat.cli.parser import OneLineParser
 from qat.cli.quiet import quiet
-from qat.cli.size_table import size_table
+from qat.export import sizes_by_width
 from qat.export.c.compile import COMPILERS, c_logits, find_compiler
 from qat.export.c.source import write_c
 from qat.export.integers.model import IntegerModel
@@ -18,8 +21,9 @@ from qat.export.integers.npz import npz_logits, write_npz
 from qat.export.integers.program import IntArray
 from qat.export.onnx.export import export_onnx
 from qat.export.onnx.verify import verify
-from qat.names import one_line
-from qat.training.trained_run import load_run
+from qat.layers import Quantization
+from qat.training.network import build_network
+from qat.training.trained_run import TrainedRun, load_run
 from qat.whole_file import draft_of
 
 C_IMAGES = 1000  # images of the test set that the compiled C file runs on
@@ -30,12 +34,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     quiet()
     parser = OneLineParser(description=export.__doc__.partition("\n")[0])  # type: ignore[union-attr]
     parser.add_function_arguments(export, as_group=False, as_positional=True)
-    try:
-        export(**vars(parser.parse_args(None if argv is None else list(argv))))
-    except BAD_INPUT as error:
-        leave(f"error: {one_line(error)}", 2)
-    except KeyboardInterrupt:
-        leave("stopped", 130)
+    with errors_in_one_line(stopped="stopped"):
+        export(**vars(parser.parse_args(argv)))
 
 
 def export(
@@ -64,7 +64,7 @@ def export(
     """
     trained = load_run(run, ckpt_path, data, data_root)
     if sizes:
-        Console(width=160).print(size_table(trained))
+        Console(width=160).print(_size_table(trained))
         return
     network: Any = trained.classifier.model
     images, labels = trained.test_set()
@@ -136,3 +136,22 @@ def _run_file(model: IntegerModel, file: Path, format: str, codes: IntArray, exp
             "nothing is kept"
         )
     return f"{how}: equal to the integers on {len(logits):,} test images"
+
+
+def _size_table(run: TrainedRun) -> Table:
+    """Bytes of each weight, of all weights with their share of the float network's, and of the file."""
+    s: Any = run.classifier.hparams
+    shape = tuple(s["input_shape"])
+    example = torch.rand(2, *shape, generator=torch.Generator().manual_seed(0))
+    build = partial(build_network, s["name"], shape, s["classes"], s["options"])
+    columns = sizes_by_width(build, Quantization(**s["quantization"]), example)
+    headers = (Column(name, justify="right") for name in columns)
+    table = Table("weights of", *headers, title="bytes", title_justify="left")
+    first, *_ = sizes = list(columns.values())
+    for layer in first.layers:
+        table.add_row(layer, *(f"{size.layers[layer]:,}" for size in sizes))
+    table.add_row("all", *(f"{size.weights:,}" for size in sizes), style="bold")
+    table.add_row("of float's", *(f"{size.weights / first.weights:.3f}" for size in sizes))
+    table.add_section()
+    table.add_row("file (C: constants)", *(f"{size.total:,}" for size in sizes), style="bold")
+    return table

@@ -11,8 +11,7 @@ from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.strategies import DDPStrategy
 
 from qat.cli.parser import OneLineParser, program
-from qat.cli.run_folder import SaveConfig, ShowSummary, new_loggers
-from qat.cli.writable import check_writable
+from qat.cli.run_folder import SaveConfig, ShowSummary, check_writable, new_loggers
 from qat.data import ImageData, data_shape
 from qat.quantizers import Scale
 from qat.training.ckpt import check_resumable, load_state, read_ckpt
@@ -30,12 +29,7 @@ POSITIVE = ("limit_train_batches", "accumulate_grad_batches", "check_val_every_n
 
 
 class TrainCLI(LightningCLI):
-    """Parses the options `args` of a subcommand, builds the run and checks it; `run` then does the work.
-
-    Raises:
-        ValueError: an option is wrong, or a .ckpt file or the data does not fit.
-        SystemExit: 0 after `--help`, 2 for options that the parser refuses.
-    """
+    """Parses the options `args` of a subcommand, builds the run and checks it; `run` then does the work."""
 
     def __init__(self, name: str, args: Sequence[str]) -> None:
         self.name = name
@@ -147,11 +141,9 @@ class TrainCLI(LightningCLI):
         self.datamodule.setup(self.name)
 
     def _check_strategy(self) -> None:
-        """Refuse phases of learned scales where processes wait for each gradient: in some phases none comes.
-
-        A strategy that is given as a class with its arguments is the user's own decision.
-        """
+        """Refuse phases of learned scales where processes wait for each gradient: in some, none comes."""
         name = self.config.trainer.strategy
+        # A strategy that is given as a class with its arguments is the user's decision.
         waits = isinstance(name, str) and "find_unused_parameters_true" not in name
         phases = any(self.model.hparams[key] not in (0, None) for key in ("float_epochs", "freeze_epoch"))
         scales = [module for module in self.model.modules() if isinstance(module, Scale)]

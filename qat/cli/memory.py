@@ -11,7 +11,7 @@ from qat.cli.dataclass_options import add_options, take_options
 from qat.cli.exits import BAD_INPUT, leave
 from qat.cli.parser import OneLineParser
 from qat.cli.quiet import quiet
-from qat.cli.writable import check_writable
+from qat.cli.run_folder import check_writable
 from qat.measure.figures import save_figures
 from qat.measure.machine import describe, in_words
 from qat.measure.memory_study import StudyOptions, check_study, run_study

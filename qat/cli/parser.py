@@ -12,10 +12,7 @@ from qat.options import explain
 
 
 def command(verb: str = "") -> list[str]:
-    """The words that call this verb: `qat VERB`, `python scripts/VERB.py` or `python -m qat VERB`.
-
-    `verb` is its name, for a process whose own arguments do not tell.
-    """
+    """The words that call this verb; `verb` is its name, for a process whose own arguments do not tell."""
     script, *arguments = sys.argv
     words = [word for word in (verb, *arguments[:1]) if word in VERBS][:1]
     if Path(script).name in ("qat", "qat.exe"):

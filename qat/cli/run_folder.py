@@ -1,5 +1,6 @@
-"""What the command line writes for a run, `<default_root_dir>/version_<n>/`, and prints of it."""
+"""Folders that a verb writes to, and what it writes for a run and prints of it."""
 
+import os
 from pathlib import Path
 
 import torch
@@ -10,6 +11,21 @@ from lightning.pytorch.utilities import rank_zero_only
 
 from qat.layers import summary
 from qat.training.network import network_of
+
+
+def check_writable(argument: str, folder: str | Path) -> None:
+    """Raise ValueError, which names the option `argument`, unless a folder can be made and written to."""
+    if not str(folder):
+        raise ValueError(f"{argument} must name a folder, got nothing; give one such as runs/mine")
+    existing = Path(folder).absolute()
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        why = "is not writable" if existing.is_dir() else "is a file, not a folder"
+        raise ValueError(
+            f"{argument} must be a writable folder, got {folder}: {existing} {why}; "
+            "choose another, such as runs/mine"
+        )
 
 
 def new_loggers(root: str | Path) -> list[Logger]:

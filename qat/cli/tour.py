@@ -24,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line; exit with 1 where a value is not the expected one, with 2 on bad input."""
     parser = OneLineParser(description=__doc__)
     parser.add_argument("--html", type=str | None, default=None, metavar="FILE", help=HTML_HELP)
-    html = parser.parse_args(None if argv is None else list(argv)).html
+    html = parser.parse_args(argv).html
     console = Console(highlight=False)
     tour = []
     try:

@@ -6,35 +6,32 @@ from collections.abc import Sequence
 from lightning.pytorch.trainer.states import TrainerStatus
 
 from qat.cli import VERBS
-from qat.cli.exits import BAD_INPUT, leave
+from qat.cli.exits import errors_in_one_line, leave
 from qat.cli.lightning_cli import SUBCOMMANDS, TrainCLI
 from qat.cli.parser import command, program
 from qat.cli.quiet import logs_shown, quiet
-from qat.names import one_line, unknown_name
+from qat.names import unknown_name
 from qat.training.saving import Last
 
 
 def main(argv: Sequence[str]) -> None:
     """Run a subcommand; exit with 0 after `--help`, 2 for bad input, 130 when stopped with Ctrl-C."""
     quiet()
-    try:
-        with logs_shown():  # the weights that the run starts from
-            cli = _build(argv)
-    except UnicodeDecodeError as error:
-        leave(f"error: config must be a YAML file in UTF-8, got {error.object[:20]!r}...", 2)
-    except BAD_INPUT as error:
-        leave(f"error: {one_line(error)}", 2)
-    except KeyboardInterrupt:
-        leave("stopped before the run began", 130)
-    try:
-        with logs_shown():
-            cli.run()
-    except (OSError, FloatingPointError) as error:  # any other error is a bug, and shows its traceback
-        leave(f"error: {one_line(error)}", 2)
-    except (KeyboardInterrupt, SystemExit):
-        if cli.trainer.state.status != TrainerStatus.INTERRUPTED:
-            raise
-        leave(_how_to_go_on(cli), 130)
+    with errors_in_one_line(stopped="stopped before the run began"):
+        try:
+            with logs_shown():  # the weights that the run starts from
+                cli = _build(argv)
+        except UnicodeDecodeError as error:
+            rule = "config must be a YAML file in UTF-8"
+            raise ValueError(f"{rule}, got {error.object[:20]!r}...") from None
+    with errors_in_one_line((OSError, FloatingPointError)):  # any other is a bug, and shows its traceback
+        try:
+            with logs_shown():
+                cli.run()
+        except (KeyboardInterrupt, SystemExit):
+            if cli.trainer.state.status != TrainerStatus.INTERRUPTED:
+                raise
+            leave(_how_to_go_on(cli), 130)
     folder = cli.trainer.log_dir  # on each process: they agree on it by talking to each other
     if cli.name == "fit" and cli.trainer.is_global_zero and folder:
         print(f"written to {folder}")

@@ -32,10 +32,8 @@ def prepare(root: Path) -> None:
 def load(root: Path) -> ImageSet:
     """50,000 training and 10,000 test images; raises ValueError if they are missing or damaged."""
     path = image_folder(root)
-    return _load_pickles(root) if path is None else _load_folder(path)
-
-
-def _load_folder(path: Path) -> ImageSet:
+    if path is None:
+        return _load_pickles(root)
     images = folder.load(path)
     found = tuple(images.train_images.shape[1:])
     if images.class_names != CLASSES or found != SHAPE:

@@ -20,20 +20,11 @@ def shape(root: Path) -> tuple[tuple[int, int, int], int]:
     return (channels, height, width), len(names)
 
 
-def prepare(root: Path) -> None:
-    """Decode the folder into its cache, unless that is done."""
-    load(root)
-
-
 def load(root: Path) -> ImageSet:
     """The images of the folder, from its cache if no file was added, removed or changed since.
 
     Classes are numbered in the order of their names. The first image decides the size and whether all images
-    are grayscale (1 channel) or colour (3 channels).
-
-    Raises:
-        ValueError: a folder is missing or empty, train/ and test/ have different classes, or an image cannot
-            be read or has another size.
+    are grayscale (1 channel) or colour (3 channels). Raises ValueError if the folder does not fit.
     """
     names = class_names(root)
     files = {

@@ -24,10 +24,7 @@ class ImageSet:
 
 
 class Images(Dataset[Batch]):
-    """Uint8 images `(N, C, H, W)` and int64 labels `(N,)` in memory, read a batch at a time.
-
-    A batch is `(images, labels)`: float32 `(B, C, H, W)`, each value byte / 255 in [0, 1], and int64 `(B,)`.
-    """
+    """Uint8 images `(N, C, H, W)` and int64 labels `(N,)`, read as batches: float32 byte / 255, and int64."""
 
     def __init__(self, images: Tensor, labels: Tensor, augment: CropFlip | None = None) -> None:
         self.images, self.labels, self.augment = images, labels, augment

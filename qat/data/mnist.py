@@ -13,6 +13,7 @@ from qat.data.download import download, missing
 from qat.data.images import ImageSet
 from qat.data.split import stratified_split
 
+FOLDER = Path("MNIST", "raw")  # in the data root
 SHAPE = (1, 28, 28)
 DIGITS = tuple("0123456789")
 
@@ -30,12 +31,8 @@ def load_embedded(root: Path) -> ImageSet:
     return ImageSet(images[train], labels[train], images[test], labels[test], DIGITS)
 
 
-def _folder(root: Path) -> Path:
-    return root / "MNIST" / "raw"
-
-
 def _files(root: Path) -> list[Path]:
-    return [_folder(root) / name.removesuffix(".gz") for name, _ in MNIST.resources]
+    return [root / FOLDER / name.removesuffix(".gz") for name, _ in MNIST.resources]
 
 
 def check_complete(file: Path) -> None:
@@ -60,14 +57,14 @@ def prepare(root: Path) -> None:
     for file in present:
         check_complete(file)
     if len(present) < len(_files(root)):
-        download("MNIST", _folder(root), lambda: MNIST(root, download=True))
+        download("MNIST", root / FOLDER, lambda: MNIST(root, download=True))
 
 
 def load(root: Path) -> ImageSet:
     """60,000 training and 10,000 test images; raises ValueError if a file is missing or damaged."""
     for file in _files(root):
         if not file.is_file():
-            raise missing("MNIST", _folder(root), f"{file.name} is missing")
+            raise missing("MNIST", root / FOLDER, f"{file.name} is missing")
         check_complete(file)
     try:
         # Raises ValueError where an image file has the name of a label file, or the other way round.
@@ -78,6 +75,6 @@ def load(root: Path) -> ImageSet:
             if part.targets.max() > 9:
                 raise ValueError(f"a label is {part.targets.max()}, not a digit")
     except ValueError as error:
-        rule = f"data_root: the files in {_folder(root).absolute()} are damaged or mixed up ({error})"
+        rule = f"data_root: the files in {(root / FOLDER).absolute()} are damaged or mixed up ({error})"
         raise ValueError(f"{rule}; delete them and run again to download them") from None
     return ImageSet(train.data[:, None], train.targets, test.data[:, None], test.targets, DIGITS)

@@ -1,6 +1,7 @@
 """The LightningDataModule for every image data set."""
 
 from functools import cached_property
+from typing import Any
 
 import torch
 from lightning import LightningDataModule
@@ -86,7 +87,7 @@ class ImageData(LightningDataModule):
         dataset = self.parts[0]
         replicas, rank = (self.trainer.world_size, self.trainer.global_rank) if self.trainer else (1, 0)
         sampler = EpochSampler(dataset, self.seed, replicas, rank)
-        return self._loader(dataset, sampler, drop_last=len(sampler) > self.batch_size)
+        return self._loader(dataset, sampler=sampler, drop_last=len(sampler) > self.batch_size)
 
     def val_dataloader(self) -> DataLoader[Batch]:
         """Validation batches, in order."""
@@ -96,16 +97,13 @@ class ImageData(LightningDataModule):
         """Test batches, in order."""
         return self._loader(self.parts[2])
 
-    def _loader(
-        self, dataset: Images, sampler: EpochSampler | None = None, drop_last: bool = False
-    ) -> DataLoader[Batch]:
+    def _loader(self, dataset: Images, **options: Any) -> DataLoader[Batch]:
         # No workers: reading a batch from memory is cheaper than passing it on from another process.
         # The loader draws a number each time it starts, here from a separate generator, not the global one.
         return DataLoader(
             dataset,
             self.batch_size,
-            sampler=sampler,
-            drop_last=drop_last,
             collate_fn=tuple,  # a batch of `Images` is whole already: a tuple of images and labels
             generator=torch.Generator(),
+            **options,
         )

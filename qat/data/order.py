@@ -1,15 +1,8 @@
 """The order of the training images: a function of (seed, epoch)."""
 
-from collections.abc import Sized
-from typing import Protocol
+from typing import Any
 
 from torch.utils.data import DistributedSampler
-
-
-class EpochDataset(Sized, Protocol):
-    """A data set whose content may depend on the epoch."""
-
-    def set_epoch(self, epoch: int) -> None: ...
 
 
 def epoch_seed(seed: int) -> int:
@@ -30,8 +23,8 @@ class EpochSampler(DistributedSampler[int]):
     `DistributedSampler`, whatever the number of processes.
     """
 
-    def __init__(self, dataset: EpochDataset, seed: int, replicas: int = 1, rank: int = 0) -> None:
-        super().__init__(dataset, replicas, rank, shuffle=True, seed=epoch_seed(seed))  # type: ignore[arg-type] # has len
+    def __init__(self, dataset: Any, seed: int, replicas: int = 1, rank: int = 0) -> None:
+        super().__init__(dataset, replicas, rank, shuffle=True, seed=epoch_seed(seed))
         self._tell_epoch = dataset.set_epoch
 
     def set_epoch(self, epoch: int) -> None:

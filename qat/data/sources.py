@@ -19,7 +19,7 @@ class Source:
     """Functions of one data set; each takes the data root."""
 
     shape: Callable[[Path], tuple[Shape, int]]  # ((C, H, W), classes); downloads nothing
-    prepare: Callable[[Path], None]  # downloads or decodes what is missing; in one process only
+    prepare: Callable[[Path], object]  # downloads or decodes what is missing; in one process only
     load: Callable[[Path], ImageSet]
 
 
@@ -27,7 +27,7 @@ SOURCES: dict[str, Source] = {
     "mnist5k": Source(lambda _: (mnist.SHAPE, 10), lambda _: None, mnist.load_embedded),
     "mnist": Source(lambda _: (mnist.SHAPE, 10), mnist.prepare, mnist.load),
     "cifar10": Source(lambda _: (cifar10.SHAPE, 10), cifar10.prepare, cifar10.load),
-    "folder": Source(folder.shape, folder.prepare, folder.load),
+    "folder": Source(folder.shape, folder.load, folder.load),
 }
 
 
@@ -44,8 +44,5 @@ def resolve_root(data_root: str | None) -> Path:
 
 
 def data_shape(name: DataName, data_root: str | None = None) -> tuple[Shape, int]:
-    """`((C, H, W), classes)` of a data set, without loading it.
-
-    Raises ValueError if the name is unknown, or if a folder of images, which is inspected, has none.
-    """
+    """`((C, H, W), classes)` of a data set, without loading it; a folder of images is inspected."""
     return find_source(name).shape(resolve_root(data_root))

@@ -2,13 +2,10 @@
 
 from qat.layers.activation import QuantActivation, QuantReLU
 from qat.layers.config import Quantization
-from qat.layers.conv import QuantConv1d, QuantConv2d, QuantConvTranspose2d
 from qat.layers.convert import quantize
-from qat.layers.cost import LayerCost, Summary
 from qat.layers.folding import Folding, fold_batchnorm
-from qat.layers.layer import QuantLayer
-from qat.layers.linear import QuantLinear
-from qat.layers.summary import summary
+from qat.layers.layer import QuantConv1d, QuantConv2d, QuantConvTranspose2d, QuantLayer, QuantLinear
+from qat.layers.summary import LayerCost, Summary, summary
 
 __all__ = [
     "Folding",

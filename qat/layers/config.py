@@ -111,8 +111,14 @@ class Quantization:
                 "asymmetric needs activation_scale 'observed' and activation_observer 'ema'; got "
                 f"{self.activation_scale!r} and {self.activation_observer!r}"
             )
-        if self.deployable:
-            self._check_deployable()
+        for name in BITS if self.deployable else ():
+            if (bits := getattr(self, name)) > 8:
+                rule = f"{name} must be 1 to 8 with deployable, whose sums stay below 2^24"
+                raise ValueError(f"{rule}; got {bits}")
+        if self.deployable and self.weight_scale == "dorefa":
+            raise ValueError("weight_scale must be observed or learned with deployable, got 'dorefa'")
+        if self.deployable and self.asymmetric:
+            raise ValueError("asymmetric must be false with deployable, whose grids have no zero point")
         if not callable(self.rounding) and self.rounding not in ROUNDINGS:
             raise unknown_name("rounding", self.rounding, ROUNDINGS)
         _try_rounding(self.rounding_function)
@@ -150,10 +156,7 @@ class Quantization:
         """The configuration of each layer and activation that `layers` overrides, its preset expanded.
 
         In it `first_last_bits` and `input_bits` follow an overridden `weight_bits` and `activation_bits`.
-        Overrides of weights match `layers` alone.
-
-        Raises:
-            ValueError: a pattern matches nothing, or only layers that earlier patterns matched.
+        Overrides of weights match `layers` alone. A pattern that has no effect raises ValueError.
         """
         resolved: dict[str, Quantization] = {}
         for pattern, override in self.layers.items():
@@ -167,16 +170,6 @@ class Quantization:
             for name in found:
                 resolved.setdefault(name, self._override(pattern, override).expand_preset())
         return resolved
-
-    def _check_deployable(self) -> None:
-        for name in BITS:
-            if (bits := getattr(self, name)) > 8:
-                rule = f"{name} must be 1 to 8 with deployable, whose sums stay below 2^24"
-                raise ValueError(f"{rule}; got {bits}")
-        if self.weight_scale == "dorefa":
-            raise ValueError("weight_scale must be observed or learned with deployable, got 'dorefa'")
-        if self.asymmetric:
-            raise ValueError("asymmetric must be false with deployable, whose grids have no zero point")
 
     def _override(self, pattern: str, override: Any) -> "Quantization":
         if not isinstance(override, dict):

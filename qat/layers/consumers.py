@@ -37,16 +37,13 @@ class ConsumerRecorder(TorchDispatchMode):
     It also sees those inside of custom autograd Functions. It holds outputs by weak references only: an
     output whose memory still exists after the forward is kept by an attribute, a hook or an object that the
     model returned, and may be read later.
-
-    Attributes:
-        calls: the calls of foldable layers, in order.
-        norm_inputs: BatchNorm name -> for each of its calls, the layer call whose output it read, or None.
     """
 
     def __init__(self, state: dict[str, Tensor]) -> None:
         super().__init__()
         self.path: list[str] = []
-        self.calls: list[LayerCall] = []
+        self.calls: list[LayerCall] = []  # of foldable layers, in order
+        # BatchNorm name -> for each of its calls, the layer call whose output it read, or None.
         self.norm_inputs: dict[str, list[LayerCall | None]] = {}
         self._addresses = {name: address_of(x) for name, x in state.items()}
         self._state_consumers: dict[int, set[str]] = {place: set() for place in self._addresses.values()}

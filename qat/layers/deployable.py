@@ -7,10 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from qat.layers.conv import QuantConv2d
 from qat.layers.folding import fold_batchnorm
-from qat.layers.layer import QuantLayer
-from qat.layers.linear import QuantLinear
+from qat.layers.layer import QuantConv2d, QuantLayer, QuantLinear
 from qat.layers.specs import QuantSpec
 from qat.quantizers import Quantizer
 
@@ -31,17 +29,13 @@ class Deployable(QuantLayer):
     sums, so an integer accumulator can hold it. With scales that are powers of two and sums below 2^24,
     float32 then computes the layer without any rounding, in any order of summation.
 
-    Attributes:
-        norms: the folded BatchNorm, or empty.
-        sources: the quantizer whose grid the input lies on.
-        Both are tuples, so that they are not registered as parts of this layer and keep their own keys.
-
     Source: Jacob et al. 2018, "Quantization and training of neural networks", section 3.2;
     Krishnamoorthi 2018, section 3.2.2 (the division by f in training).
     """
 
-    norms: tuple[nn.Module, ...]
-    sources: tuple[Quantizer, ...]
+    # In tuples, so that these modules are not registered as parts of this layer and keep their own keys.
+    norms: tuple[nn.Module, ...]  # the folded BatchNorm, or empty
+    sources: tuple[Quantizer, ...]  # the quantizer whose grid the input lies on
 
     @property
     def external_modules(self) -> tuple[nn.Module, ...]:
@@ -129,10 +123,7 @@ def find_folds(model: nn.Module, args: tuple[Any, ...]) -> dict[str, str]:
 
 
 def absorb_batchnorm(model: nn.Module, folds: Mapping[str, str], specs: Sequence[QuantSpec]) -> None:
-    """Let the layers of a model that was just quantized absorb their BatchNorm, in place.
-
-    `folds` is the result of `find_folds`. Raises ValueError for a layer that integers do not reproduce.
-    """
+    """Let the layers of a quantized model absorb their BatchNorm; `folds` is the result of `find_folds`."""
     layers: dict[str, Any] = {spec.name: model.get_submodule(spec.name) for spec in specs}
     for name, layer in layers.items():
         if type(layer) not in DEPLOYABLE:

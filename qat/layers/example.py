@@ -40,10 +40,6 @@ def run_example(
 
     `training` is the mode in which it runs; modules that drop whole branches always run in eval mode.
     Afterwards the model's mode, buffers and hooks and the random state are as before.
-
-    Raises:
-        ValueError: the model does not run on the example (its shape is wrong, for instance); the message
-            names the layer and quotes torch.
     """
     devices = sorted({x.device.index for x in tensors_in(args) if x.device.type == "cuda"})
     listener.path.clear()
@@ -75,12 +71,7 @@ def check_model(model: Any) -> None:
 
 
 def arguments(example: Any, at_least: int) -> tuple[Any, ...]:
-    """The example as a tuple of arguments, of which the first is a batch of `at_least` samples.
-
-    Raises:
-        ValueError: the example does not start with such a batch, or a tensor in it is sparse, complex or on
-            the `meta` device.
-    """
+    """The example as a tuple of arguments, of which the first is a batch of `at_least` samples."""
     args = example if isinstance(example, tuple) else (example,)
     if not args or not isinstance(args[0], Tensor):
         got = type(args[0]).__name__ if args else "nothing"

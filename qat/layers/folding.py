@@ -15,15 +15,10 @@ from qat.torch_private import has_forward_hooks
 
 @dataclass(frozen=True)
 class Folding:
-    """What `fold_batchnorm` did.
+    """What `fold_batchnorm` did."""
 
-    Args:
-        folded: the name of each folded BatchNorm -> the layer that it is folded into.
-        kept: the name of each other BatchNorm -> why it does not fold.
-    """
-
-    folded: dict[str, str]
-    kept: dict[str, str]
+    folded: dict[str, str]  # the name of each folded BatchNorm -> the layer that it is folded into
+    kept: dict[str, str]  # the name of each other BatchNorm -> why it does not fold
 
 
 def fold_batchnorm(model: nn.Module, example: Tensor | tuple[Any, ...]) -> Folding:

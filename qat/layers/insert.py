@@ -7,9 +7,7 @@ from torch import Tensor, nn
 
 from qat.layers.activation import QUANT_ACTIVATIONS
 from qat.layers.config import FLOAT
-from qat.layers.conv import QuantConv1d, QuantConv2d, QuantConvTranspose2d
-from qat.layers.layer import QuantLayer
-from qat.layers.linear import QuantLinear
+from qat.layers.layer import QuantConv1d, QuantConv2d, QuantConvTranspose2d, QuantLayer, QuantLinear
 from qat.layers.specs import QuantSpec
 from qat.quantizers import Quantizer, activation_quantizer, weight_quantizer
 

@@ -1,7 +1,8 @@
-"""The base class of quantized layers: two quantizers, one for each operand."""
+"""Quantized layers: torch's convolutions and linear layer with two quantizers, one for each operand."""
 
 from typing import Any, ClassVar
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 
@@ -46,3 +47,51 @@ class QuantLayer(nn.Module):
     def operator(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """The function of torch's layer, on the given operands."""
         raise NotImplementedError
+
+
+# `_conv_forward` and `_output_padding` are private, but they are what torch's own subclasses call;
+# `tests/test_torch_private.py` watches them.
+
+
+class QuantConv1d(QuantLayer, nn.Conv1d):
+    """`nn.Conv1d` on quantized operands.
+
+    Shape: `(N, C_in, L)` -> `(N, C_out, L_out)`, weight `(O, I / groups, k)`.
+    """
+
+    operator = nn.Conv1d._conv_forward
+
+
+class QuantConv2d(QuantLayer, nn.Conv2d):
+    """`nn.Conv2d` on a quantized input and weight.
+
+    Shape: `(N, C_in, H, W)` -> `(N, C_out, H_out, W_out)`, weight `(O, I / groups, kH, kW)`.
+    """
+
+    operator = nn.Conv2d._conv_forward
+
+
+class QuantConvTranspose2d(QuantLayer, nn.ConvTranspose2d):
+    """`nn.ConvTranspose2d` on a quantized input and weight.
+
+    Per-channel scales follow axis 1. With groups, the channels at one position in all groups share a scale.
+
+    Shape: `(N, C_in, H, W)` -> `(N, C_out, H_out, W_out)`, weight `(I, O / groups, kH, kW)`.
+    """
+
+    channel_axis: ClassVar[int] = 1
+
+    def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
+        padding: list[int] = list(self.padding)  # type: ignore[arg-type]  # a string only in other convolutions
+        sizes = list(self.stride), padding, list(self.kernel_size)
+        output_padding = self._output_padding(input, output_size, *sizes, 2, list(self.dilation))
+        x, weight = self.input_quantizer(input), self.weight_quantizer(self.effective_weight)
+        settings = self.stride, padding, output_padding, self.groups, self.dilation
+        return F.conv_transpose2d(x, weight, self.effective_bias, *settings)
+
+
+class QuantLinear(QuantLayer, nn.Linear):
+    """`nn.Linear` on quantized operands: `(N, ..., I)` -> `(N, ..., O)`, weight `(O, I)`."""
+
+    def operator(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return F.linear(input, weight, bias)

@@ -4,40 +4,26 @@ from dataclasses import dataclass
 from typing import Any
 
 from qat.layers.config import FLOAT, Quantization
-from qat.layers.trace import Consumer, ModelTrace
+from qat.layers.trace import ModelTrace, TracedModule
 
-IDLE_BITS = (
-    8  # at least, for an activation that only a pool or a sum reads: the average of few codes needs them
-)
+# At least, for an activation that only a pool or a sum reads: the average of few codes needs them.
+IDLE_BITS = 8
 
 
 @dataclass(frozen=True)
 class QuantSpec:
-    """The quantizers of one convolution or linear layer, or of one activation module.
-
-    Args:
-        name: of the module.
-        config: the options of its quantizers: overrides applied, the preset expanded.
-        weight_bits: of its weight; 32: float, or no weight.
-        input_bits: of a layer's input or an activation's output; 32: float, or quantized before.
-        signed: whether that input or output may be negative.
-        source: the activation module that quantizes the layer's input; None: the layer does so itself.
-    """
+    """The quantizers of one convolution or linear layer, or of one activation module."""
 
     name: str
-    config: Quantization
-    weight_bits: int
-    input_bits: int
-    signed: bool
-    source: str | None = None
+    config: Quantization  # overrides applied, the preset expanded
+    weight_bits: int  # 32: float, or no weight
+    input_bits: int  # of a layer's input or an activation's output; 32: float, or quantized before
+    signed: bool  # whether that input or output may be negative
+    source: str | None = None  # the activation that quantizes the layer's input; None: the layer itself
 
 
 def quant_specs(trace: ModelTrace, config: Quantization) -> tuple[list[QuantSpec], list[QuantSpec]]:
-    """The specs of the activation modules that get a quantizer, and those of all layers.
-
-    Raises ValueError if a pattern in `config.layers` has no effect, or asks for a float input of a layer
-    whose input is quantized for other layers.
-    """
+    """The specs of the activation modules that get a quantizer, and those of all layers."""
     consumers = _consumers_by_activation(trace, idle_too=config.deployable)
     overrides = config.resolve(list(trace.consumers), list(consumers))
     default = config.expand_preset()
@@ -47,7 +33,7 @@ def quant_specs(trace: ModelTrace, config: Quantization) -> tuple[list[QuantSpec
         asked = [overrides.get(consumer, default) for consumer in names]
         agreed = len({own.input_options for own in asked}) == 1
         own = overrides.get(name, asked[0] if agreed else default)
-        properties = trace.activations[name].properties
+        properties = trace.activations[name].properties[0]
         bits = own.activation_bits if properties.upstream else own.input_bits
         if not names and name not in overrides:
             bits = max(bits, IDLE_BITS)
@@ -83,17 +69,16 @@ def _can_share(activation: QuantSpec, layer: str, bits: int, overridden: dict[st
 
 def _consumers_by_activation(trace: ModelTrace, idle_too: bool) -> dict[str, list[str]]:
     """The consumers of each activation that gets a quantizer; with `idle_too` also where there are none."""
-    consumers: dict[str, list[str]] = {name: [] for name in trace.activations}
+    run_once = [name for name, activation in trace.activations.items() if len(activation.samples) == 1]
+    consumers: dict[str, list[str]] = {name: [] for name in run_once}
     for consumer in trace.consumers.values():
         source = _source(consumer, trace)
         if source is not None:
             consumers[source].append(consumer.name)
-    feeding = {name: names for name, names in consumers.items() if names}
-    idle = [name for name, activation in trace.activations.items() if len(activation.samples) == 1]
-    return feeding | {name: [] for name in idle if idle_too and name not in feeding}
+    return {name: names for name, names in consumers.items() if names or idle_too}
 
 
-def _source(consumer: Consumer, trace: ModelTrace) -> str | None:
+def _source(consumer: TracedModule, trace: ModelTrace) -> str | None:
     """The activation module whose grid the layer's input lies on; a module that runs twice has no grid."""
     source = consumer.source
     return source if source is not None and len(trace.activations[source].samples) == 1 else None

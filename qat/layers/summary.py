@@ -1,5 +1,6 @@
-"""What each layer costs, at which bits it computes, and what was left float."""
+"""What each layer costs, at which bits it computes, and what was left float: as numbers and as text."""
 
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -7,12 +8,77 @@ from torch import Tensor, nn
 
 from qat.layers.activation import QuantActivation
 from qat.layers.config import FLOAT
-from qat.layers.cost import LayerCost, Summary
 from qat.layers.example import arguments, check_model
 from qat.layers.insert import QUANT_LAYERS
 from qat.layers.layer import QuantLayer
-from qat.layers.trace import CONV_AND_LINEAR, Consumer, ModelTrace
+from qat.layers.trace import CONV_AND_LINEAR, ModelTrace, TracedModule
 from qat.quantizers import PowerOfTwo, Quantizer
+
+COLUMNS = {
+    **{"layer": "name", "kind": "kind", "W bits": "weight_bits", "A bits": "input_bits"},
+    **{"rounding": "rounding", "scale W/A": "scale"},
+    **{"MACs": "macs", "bit ops": "bit_operations", "bytes": "weight_bytes"},
+}
+ALIGNMENT = "<<>><<>>>"  # text to the left, numbers to the right
+
+
+@dataclass(frozen=True)
+class LayerCost:
+    """What one convolution or linear layer costs."""
+
+    name: str  # of the module
+    kind: str  # its class
+    weight_bits: int  # 32 is float
+    input_bits: int  # also where an activation quantizes the input; 32 is float
+    rounding: str  # of weight and input; `-` where both are float
+    scale: str  # how their scales are found, `weight/input`
+    macs: int  # multiply-accumulates for one sample
+    weight_bytes: int  # of the weight, packed at its bits; the bias is not counted
+    float_bytes: int  # of the same weight in 32 bits
+
+    @property
+    def bit_operations(self) -> int:
+        """`macs * weight_bits * input_bits`."""
+        return self.macs * self.weight_bits * self.input_bits
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a model costs."""
+
+    rows: list[LayerCost]  # one for each layer that ran, in order
+    left_float: dict[str, str]  # what computes in float (a module, or a function in a module) -> why
+    not_run: list[str]  # quantized layers that run in training only, such as auxiliary heads; not counted
+    weight_bytes: int  # of all weights; a shared weight is counted once
+    float_bytes: int  # of the same weights in 32 bits
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates for one sample."""
+        return sum(row.macs for row in self.rows)
+
+    @property
+    def bit_operations(self) -> int:
+        """`macs * weight_bits * input_bits`, summed over the layers."""
+        return sum(row.bit_operations for row in self.rows)
+
+    @property
+    def float_bit_operations(self) -> int:
+        """The bit operations of the same model in 32 bits."""
+        return self.macs * FLOAT * FLOAT
+
+    def __str__(self) -> str:
+        blank = [""] * 5
+        lines: list[list[Any]] = [[getattr(row, name) for name in COLUMNS.values()] for row in self.rows]
+        lines.append(["total", *blank, self.macs, self.bit_operations, self.weight_bytes])
+        lines.append(["in float", *blank, self.macs, self.float_bit_operations, self.float_bytes])
+        table = [[*COLUMNS], *([f"{x:,}" if isinstance(x, int) else x for x in line] for line in lines)]
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        formats = [f"{{:{align}{width}}}" for align, width in zip(ALIGNMENT, widths, strict=True)]
+        text = ["  ".join(formats).format(*line).rstrip() for line in table]
+        text += [f"left float: {name}: {why}" for name, why in self.left_float.items()]
+        text += [f"runs in training only: {name}" for name in self.not_run]
+        return "\n".join(text)
 
 
 def summary(model: nn.Module, example: Tensor | tuple[Any, ...]) -> Summary:
@@ -46,7 +112,7 @@ def summary(model: nn.Module, example: Tensor | tuple[Any, ...]) -> Summary:
     )
 
 
-def _layer_cost(model: nn.Module, module: Any, consumer: Consumer, samples: int) -> LayerCost:
+def _layer_cost(model: nn.Module, module: Any, consumer: TracedModule, samples: int) -> LayerCost:
     for_weight = getattr(module, "weight_quantizer", None)
     for_input = getattr(module, "input_quantizer", None)
     if not isinstance(for_input, Quantizer) and consumer.source is not None:
@@ -66,7 +132,7 @@ def _layer_cost(model: nn.Module, module: Any, consumer: Consumer, samples: int)
     )
 
 
-def _macs(module: Any, consumer: Consumer) -> int:
+def _macs(module: Any, consumer: TracedModule) -> int:
     """MACs of all calls. A transposed convolution multiplies each input, the others sum up each output."""
     transposed = getattr(module, "transposed", False)
     counted = [x.shape for x in consumer.samples] if transposed else consumer.outputs

@@ -47,17 +47,11 @@ MATRIX_PRODUCTS = {
 
 @dataclass(frozen=True)
 class TensorProperties:
-    """What is known of one tensor while the example runs.
+    """What is known of one tensor while the example runs."""
 
-    Args:
-        unsigned: whether it cannot be negative.
-        source: the activation module whose grid it lies on; None: it lies on no grid.
-        upstream: the layers that it depends on; empty: it depends on the network's input alone.
-    """
-
-    unsigned: bool = False
-    source: str | None = None
-    upstream: frozenset[str] = frozenset()
+    unsigned: bool = False  # it cannot be negative
+    source: str | None = None  # the activation module whose grid it lies on; None: it lies on no grid
+    upstream: frozenset[str] = frozenset()  # the layers it depends on; empty: on the network's input alone
 
 
 def propagate(

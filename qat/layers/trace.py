@@ -20,13 +20,13 @@ MATRIX_MODULES = (*CONV_AND_LINEAR, nn.Bilinear, nn.MultiheadAttention, nn.RNNBa
 
 
 @dataclass
-class Consumer:
-    """One convolution or linear layer: its inputs and the shapes of its outputs, call by call."""
+class TracedModule:
+    """The inputs of one convolution or linear layer, or the outputs of one activation module, by call."""
 
     name: str
     properties: list[TensorProperties] = field(default_factory=list)
     samples: list[Tensor] = field(default_factory=list)
-    outputs: list[torch.Size] = field(default_factory=list)
+    outputs: list[torch.Size] = field(default_factory=list)  # the shapes of a layer's outputs
 
     @property
     def source(self) -> str | None:
@@ -35,22 +35,11 @@ class Consumer:
         return sources.pop() if len(sources) == 1 else None
 
 
-@dataclass
-class TracedActivation:
-    """One activation module: the properties of its first output, and its outputs, call by call."""
-
-    properties: TensorProperties
-    samples: list[Tensor] = field(default_factory=list)
-
-
 class ModelTrace(TorchFunctionMode):
     """The consumers and activations in the order in which they ran, and the matrix products outside of them.
 
     `is_consumer` tells convolution and linear layers, `is_activation` those activations that have, or may
     get, a quantizer.
-
-    Attributes:
-        products: `(module, function)` for each matrix product that ran as a function.
     """
 
     def __init__(
@@ -58,20 +47,16 @@ class ModelTrace(TorchFunctionMode):
     ) -> None:
         super().__init__()
         self.is_consumer, self.is_activation = is_consumer, is_activation
-        self.consumers: dict[str, Consumer] = {}
-        self.activations: dict[str, TracedActivation] = {}
-        self.products: list[tuple[str, str]] = []
+        self.consumers: dict[str, TracedModule] = {}
+        self.activations: dict[str, TracedModule] = {}
+        self.products: list[tuple[str, str]] = []  # (module, function) of each
         self.path: list[str] = []
         # The tensor is stored too, so that no other tensor can get its id.
         self._properties: dict[int, tuple[Tensor, TensorProperties]] = {}
         self._sharing: dict[int, list[Tensor]] = {}  # storage address -> the tensors that share it
 
     def run(self, model: nn.Module, args: tuple[Any, ...], *, signed: bool, training: bool) -> None:
-        """Record a run of a model without dropout, in training or eval mode; the model stays as it was.
-
-        `signed` says whether the tensors among the arguments may be negative. Raises ValueError if the model
-        does not run on them.
-        """
+        """Record a run of a model without dropout; `signed`: the arguments may be negative."""
         for x in tensors_in(args):
             self.record(x, TensorProperties(unsigned=not signed))
         buffers = copy_buffers(model)
@@ -122,12 +107,14 @@ class ModelTrace(TorchFunctionMode):
                 self.record(x, properties)
         return output
 
+    def _append(self, traced: dict[str, TracedModule], name: str, x: Tensor) -> None:
+        module = traced.setdefault(name, TracedModule(name))
+        module.properties.append(self.find(x))
+        module.samples.append(x.detach().clone())
+
     def enter(self, name: str, module: nn.Module, inputs: list[Any]) -> None:
         if self.is_consumer(module):
-            consumer = self.consumers.setdefault(name, Consumer(name))
-            x = tensors_in(inputs)[0]
-            consumer.properties.append(self.find(x))
-            consumer.samples.append(x.detach().clone())
+            self._append(self.consumers, name, tensors_in(inputs)[0])
 
     def leave(self, name: str, module: nn.Module, inputs: list[Any], output: Any) -> Any:
         if self.is_consumer(module):
@@ -135,13 +122,11 @@ class ModelTrace(TorchFunctionMode):
             upstream = self.find(tensors_in(inputs)[0]).upstream
             self.record(output, TensorProperties(upstream=upstream | {name}))
         elif self.is_activation(module):
-            properties = self.find(output)
-            activation = self.activations.setdefault(name, TracedActivation(properties))
-            activation.samples.append(output.detach().clone())
+            self._append(self.activations, name, output)
             # A new tensor stands for the output: an in-place activation returns its own input, and a layer
             # that reads the input variable afterwards does not read the quantized output.
             alias = output.view_as(output)
-            self.record(alias, replace(properties, source=name))
+            self.record(alias, replace(self.find(output), source=name))
             return alias
         elif isinstance(module, MATRIX_MODULES):
             for x in tensors_in(output):

@@ -16,12 +16,7 @@ FIXED = ("optimizer", "float_epochs", "freeze_epoch", "freeze_batchnorm_epoch") 
 
 
 def read_ckpt(argument: str, path: str | Path) -> dict[str, Any]:
-    """The content of a .ckpt file that `fit` wrote, with its tensors on the CPU.
-
-    Raises:
-        ValueError: there is no such file, `fit` did not write it, or a qat wrote it that did not note its
-            version.
-    """
+    """The content of a .ckpt file, with its tensors on the CPU; raises ValueError unless `fit` wrote it."""
     path = Path(path)
     if not path.is_file():
         raise ValueError(
@@ -52,12 +47,7 @@ def remedy(ckpt: Mapping[str, Any], same_version: str = "use the config.yaml of 
 def load_state(
     ckpt: dict[str, Any], path: str | Path, model: LightningModule, argument: str = "ckpt_path"
 ) -> None:
-    """Load the weights, buffers and phase of a .ckpt file into a model, strictly.
-
-    Raises:
-        ValueError: the file is from a model of other bits or another architecture, or from another version
-            of qat whose names differ.
-    """
+    """Load the weights, buffers and phase of a .ckpt file; raises ValueError unless all of it fits."""
     try:
         model.load_state_dict(ckpt["state_dict"], strict=True)
     except ValueError as error:
@@ -68,6 +58,23 @@ def load_state(
         rule = f"{argument} {path} is of another model than this configuration"
         raise ValueError(f"{rule} ({remedy(ckpt)}): {first}") from error
     model.on_load_checkpoint(ckpt)
+
+
+def load_teacher(build: type[LightningModule], path: str, student: Mapping[str, Any]) -> LightningModule:
+    """The frozen classifier of a .ckpt file, in eval mode; its images and classes must be the student's."""
+    ckpt = read_ckpt("teacher", path)
+    try:
+        teacher = build(**ckpt["hyper_parameters"] | {"teacher": None})
+    except TypeError as error:  # an option that this version does not know
+        raise ValueError(f"teacher {path} cannot be built ({remedy(ckpt)}): {error}") from error
+    for key in ("input_shape", "classes"):
+        if teacher.hparams[key] != student[key]:
+            raise ValueError(
+                f"teacher must have {key} {student[key]}, got {teacher.hparams[key]} in {path}; "
+                "train one on the same data"
+            )
+    load_state(ckpt, path, teacher, "teacher")
+    return teacher.eval().requires_grad_(False)
 
 
 def check_resumable(

@@ -15,6 +15,7 @@ from torchmetrics.classification import MulticlassAccuracy
 from qat.layers import Quantization, quantize
 from qat.losses import DistillationName
 from qat.memory import checkpoint_blocks, packed_activations
+from qat.training.ckpt import load_teacher
 from qat.training.compiling import CompiledNetwork, prepare_kernels
 from qat.training.hyperparameters import OPTIMIZERS, OptimizerName, check_hyperparameters, plain_types
 from qat.training.loss import LOSSES, LossName, training_loss
@@ -22,9 +23,15 @@ from qat.training.network import build_network
 from qat.training.nonfinite import has_nonfinite, locate_nonfinite
 from qat.training.phases import Phases, is_quantized, set_quantized
 from qat.training.schedule import one_cycle, parameter_groups
-from qat.training.seeding import dropout_seed
 from qat.training.start import load_start
-from qat.training.teacher import load_teacher
+
+
+def dropout_seed(seed: int, epoch: int, rank: int) -> int:
+    """A generator seed for each epoch of each process, in 0 .. 2^32 - 1: torch's CPU generator reads 32 bits.
+
+    Different odd factors spread the three numbers. The order of the images has seeds of its own.
+    """
+    return (seed * 0x9E3779B1 + epoch * 0x85EBCA6B + rank * 0xC2B2AE35 + 1) % 2**32
 
 
 class Classifier(LightningModule):

@@ -20,14 +20,13 @@ LONG = 5e8
 class CompiledNetwork:
     """A network whose full training batches run through `torch.compile`.
 
-    A short last batch, evaluation, and a batch on which forward hooks are set run eagerly, because each of
-    them would be compiled anew. A graph break is an error.
+    A short last batch, evaluation and batches with forward hooks run eagerly: each would be compiled anew.
     """
 
     def __init__(self, network: nn.Module) -> None:
         self.network = network
         self.size: int | None = None  # of the first training batch
-        self._compiled = torch.compile(network, fullgraph=True)
+        self._compiled = torch.compile(network, fullgraph=True)  # a graph break is an error
 
     def __call__(self, images: Tensor) -> Tensor:
         """Shape: `(N, C, H, W)` -> that of the network's output."""
@@ -40,16 +39,14 @@ class CompiledNetwork:
 def prepare_kernels(network: nn.Module, trainer: Trainer, device: torch.device, elements: int) -> None:
     """Compile the quantizers' kernels if the run is long enough, or if QAT_COMPILE=1 asks for it.
 
-    Otherwise the kernels run eagerly, even if an earlier run of this process compiled them: the bits of a run
-    do not depend on what ran before. `elements` is the number of values in one image.
+    `elements` is the number of values in one image.
     """
-    use_eager_kernels(network)
+    use_eager_kernels(network)  # also after a run that compiled them: no run depends on an earlier one
     if not any(isinstance(module, Quantizer) for module in network.modules()):
         return
     # First the steps, then the loader: the trainer sets up its loaders when it is asked for the steps.
     steps = trainer.estimated_stepping_batches * trainer.accumulate_grad_batches
-    loader = trainer.train_dataloader
-    batch = getattr(loader, "batch_size", None) or 1
+    batch = getattr(trainer.train_dataloader, "batch_size", None) or 1
     if steps * batch * elements >= LONG or os.environ.get("QAT_COMPILE") == "1":
         compile_kernels(network, device, lambda kernels: tracked(kernels, "compiling quantizers"))
     else:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 from lightning import Callback, LightningModule, Trainer
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.hooks import RemovableHandle
 
 from qat.gradients import round_zero
@@ -26,10 +26,11 @@ class Limit(NamedTuple):
     remedy: str
 
 
-CLIPPED, UNCHANGED = "of the activations are clipped", "of the weights keep their code all epoch"
-OSCILLATING = "of the weights oscillate between codes"
+UNCHANGED, OSCILLATING = "of the weights keep their code all epoch", "of the weights oscillate between codes"
 LIMITS = {
-    "clipped": Limit(0.10, CLIPPED, "activation_scale learned, or more activation_bits"),
+    "clipped": Limit(
+        0.10, "of the activations are clipped", "activation_scale learned, or more activation_bits"
+    ),
     "unchanged": Limit(0.95, UNCHANGED, "a higher learning_rate, or weight_scale learned"),
     "oscillating": Limit(0.20, OSCILLATING, "a lower learning_rate, or frozen ranges (freeze_epoch)"),
 }
@@ -61,12 +62,6 @@ class Health(Callback):
             change back and forth with each batch.
         warns: False logs no warnings; the statistics are logged in any case.
 
-    Raises:
-        ValueError: `every` is below 1.
-
-    Attributes:
-        layers: `{layer: {statistic: [a number for each epoch, None if it was float]}}`, for a `result.json`.
-
     Source of oscillation: Nagel et al. 2022, "Overcoming oscillations in quantization-aware training",
     section 2.
     """
@@ -75,6 +70,7 @@ class Health(Callback):
         if every < 1:
             raise ValueError(f"every must be at least 1 batch, got {every}")
         self.every, self.warns = every, warns
+        # For a `result.json`: {layer: {statistic: [a number for each epoch, None if it was float]}}.
         self.layers: dict[str, dict[str, list[float | None]]] = {}
         self._observed: list[tuple[str, ActivationStatistics | WeightStatistics]] = []  # as the modules are
         self._weights: dict[str, WeightStatistics] = {}  # those of them that are of weights
@@ -98,11 +94,11 @@ class Health(Callback):
                 if isinstance(statistics, ActivationStatistics)
             ]
 
-    def on_before_backward(self, trainer: Trainer, pl_module: LightningModule, loss: Tensor) -> None:
-        self._remove_hooks()  # a checkpointed block runs again in the backward
+    def on_before_backward(self, *_: Any, **__: Any) -> None:
+        while self._hooks:  # a checkpointed block runs again in the backward
+            self._hooks.pop().remove()
 
-    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        self._remove_hooks()
+    on_exception = on_before_backward
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -140,13 +136,8 @@ class Health(Callback):
             elif isinstance(module, Quantizer) and module.enabled and module not in weight_quantizers:
                 self._observed.append((name.rpartition(".")[0] or name, ActivationStatistics(module)))
 
-    def _remove_hooks(self) -> None:
-        for hook in self._hooks:
-            hook.remove()
-        self._hooks = []
-
     def _compute(self) -> Shares:
-        """The statistics of the epoch. All of them travel in one tensor: the only wait of the epoch."""
+        # All statistics of the epoch travel in one tensor: the only wait of the epoch.
         keys = [(layer, name, value) for layer, s in self._observed for name, value in s.compute().items()]
         values = torch.stack([value.float() for _, _, value in keys]).tolist() if keys else []
         shares: Shares = {}
@@ -159,7 +150,7 @@ class Health(Callback):
             if name == "unchanged" and self._rate < FULL_RATE:
                 continue
             above = {layer: s[name] for layer, s in shares.items() if s.get(name, 0.0) > limit.share}
-            new = {layer: share for layer, share in above.items() if (layer, name) not in self._warned}
+            new = {layer: above[layer] for layer in above if (layer, name) not in self._warned}
             quantizers = {layer: self._weights[layer].quantizer for layer in new if layer in self._weights}
             if name == "oscillating":
                 new = {layer: new[layer] for layer in new if quantizers[layer].grid.bits <= COARSE}

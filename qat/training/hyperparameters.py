@@ -39,8 +39,7 @@ def check_hyperparameters(
 def plain_types(quantization: Quantization) -> dict[str, Any]:
     """The configuration as the plain types that a .ckpt file may hold.
 
-    A rounding function becomes its name in `ROUNDINGS`. A user-defined function becomes its name: whoever
-    loads the file must pass the function again.
+    A rounding function becomes its name; whoever loads the file must pass a user-defined one again.
     """
     names = {function: name for name, function in ROUNDINGS.items()}
     plain = asdict(quantization)

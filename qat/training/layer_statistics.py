@@ -11,10 +11,7 @@ TURNS = 2  # a weight that turns once may have settled elsewhere; one that turns
 
 
 class ActivationStatistics:
-    """Counts the values that a quantizer of activations clips.
-
-    A value is clipped where its code `round(x / scale)` (plus the zero point) is beyond the grid.
-    """
+    """Counts the activations whose code `round(x / scale)` (plus the zero point) is beyond the grid."""
 
     def __init__(self, quantizer: Quantizer) -> None:
         self.quantizer = quantizer
@@ -66,11 +63,7 @@ class WeightStatistics:
         self._codes = codes
 
     def compute(self) -> dict[str, Tensor]:
-        """Shares of the weights, 0..1, and the mean scale of the last update, `weight_scale`.
-
-        `unchanged`: the code was the same at each update; `oscillating`: the code changed its direction at
-        least `TURNS` times.
-        """
+        """Shares of the weights, 0..1, that kept their code or turned; the mean of the last scale."""
         return {
             "unchanged": (self._direction == 0).float().mean(),
             "oscillating": (self._turns >= TURNS).float().mean(),

@@ -27,8 +27,7 @@ def training_loss(
 ) -> WeightedLoss:
     """The loss of a training step, with the terms `task(logits, labels)` and `distillation(logits, teacher)`.
 
-    Without a teacher there is no second term; `distillation_weight` is its factor, finite and >= 0. Raises
-    ValueError for an unknown name or a weight that is out of range.
+    Without a teacher there is no second term; `distillation_weight` is its factor, finite and >= 0.
     """
     if loss not in LOSSES:
         raise unknown_name("loss", loss, LOSSES)

@@ -23,10 +23,8 @@ def build_network(name: str, shape: tuple[int, ...], classes: int, options: Mapp
     """Build a float network for images of a shape `(C, H, W)`.
 
     `name` is one of `qat.models`, or the import path of a user-defined class or function that takes
-    `input_shape`, `classes` and perhaps more, its `options`: `my_module.MyNet`.
-
-    Raises:
-        ValueError: the name or an option is unknown, or the network cannot be built with these arguments.
+    `input_shape`, `classes` and perhaps more, its `options`: `my_module.MyNet`. Raises ValueError for an
+    unknown name or option, or if the network cannot be built with these arguments.
     """
     build = MODELS[name] if name in MODELS else _imported(name)
     known = dict(inspect.signature(build).parameters)

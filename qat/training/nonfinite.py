@@ -16,11 +16,7 @@ def has_nonfinite(x: Tensor) -> bool:
 
 @torch.no_grad()
 def locate_nonfinite(model: nn.Module, images: Tensor) -> str:
-    """Say where the values of a batch become NaN or infinite in a model.
-
-    The images `(N, C, H, W)` run once more, in the model's mode and on copies of its buffers, so that no
-    state changes.
-    """
+    """Say where a batch `(N, C, H, W)` becomes NaN or infinite in a model; no state of it changes."""
     if has_nonfinite(images):
         return "the images of the batch are not finite"
     for name, parameter in model.named_parameters():

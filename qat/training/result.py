@@ -16,18 +16,13 @@ SCHEMA = 2
 
 
 class Recorder(Callback):
-    """Records the losses, gradients and weights of one run.
-
-    Attributes:
-        epochs: for each epoch its number, mean losses, the accuracy in 0..1 and the seconds of training.
-        step_losses: the training loss of each step.
-        gradient_norm: for each parameter the L2 norm of its gradient, as the mean over the steps of the first
-            epoch and of the last one. A missing gradient counts as 0.
-        displacement: for each parameter the L2 norm of (end - start).
-    """
+    """Records the losses, gradients and weights of one run."""
 
     def __init__(self) -> None:
+        # Of each epoch: its number, mean losses, the accuracy in 0..1 and the seconds of training.
         self.epochs: list[dict[str, float]] = []
+        # Of each parameter: the L2 norm of its gradient, as the mean over the steps of the first epoch and of
+        # the last one (a missing gradient counts as 0), and the L2 norm of (end - start).
         self.gradient_norm: dict[str, list[float]] = {}
         self.displacement: dict[str, float] = {}
         self._losses: list[Tensor] = []
@@ -37,6 +32,7 @@ class Recorder(Callback):
 
     @property
     def step_losses(self) -> list[float]:
+        """The training loss of each step."""
         return torch.stack(self._losses).tolist() if self._losses else []
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:

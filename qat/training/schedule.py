@@ -36,9 +36,7 @@ def parameter_groups(
 ) -> list[dict[str, Any]]:
     """Parameter groups for an optimizer: weights decay; biases, BatchNorm and learned scales do not.
 
-    The modules decide: weights are those of convolution and linear layers, scales are the parameters of a
-    quantizer's scale. `scale_learning_rate` is the rate of the scales as a multiple of `learning_rate`. A
-    group without parameters is left out.
+    The rate of the scales is `scale_learning_rate * learning_rate`. A group without parameters is left out.
     """
     scales = {p for module in model.modules() if isinstance(module, Scale) for p in module.parameters()}
     weights = {module.weight for module in model.modules() if isinstance(module, CONV_AND_LINEAR)}

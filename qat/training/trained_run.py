@@ -19,26 +19,15 @@ LAST_CKPTS = ("checkpoints/last.ckpt", "final.ckpt", "last.ckpt")
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """A run and its data.
+    """A run and its data."""
 
-    Args:
-        classifier: in eval mode, with the weights of the .ckpt file.
-        ckpt: path of the .ckpt file.
-        data: name of the data set.
-        data_root: folder of the data; None for the default one.
-    """
-
-    classifier: Classifier
+    classifier: Classifier  # in eval mode, with the weights of the .ckpt file
     ckpt: Path
-    data: str
-    data_root: str | None
+    data: str  # name of the data set
+    data_root: str | None  # None: the default folder
 
     def test_set(self) -> tuple[Tensor, Tensor]:
-        """All test images `(N, C, H, W)` in [0, 1], and their labels `(N,)`.
-
-        Raises:
-            ValueError: the data is missing.
-        """
+        """All test images `(N, C, H, W)` in [0, 1], and their labels `(N,)`."""
         data = ImageData(self.data, self.data_root)  # type: ignore[arg-type] # it checks the name
         data.prepare_data()
         data.setup("test")
@@ -49,16 +38,10 @@ class TrainedRun:
 def load_run(
     run: str, ckpt_path: str | None = None, data: str | None = None, data_root: str | None = None
 ) -> TrainedRun:
-    """Load a run.
+    """Load a run from its folder, written by `train` or `compare`, or from a .ckpt file.
 
-    Args:
-        run: its folder, written by `train` or `compare`, or a .ckpt file.
-        ckpt_path: a .ckpt file for the configuration in that folder; by default the run's last one.
-        data: name of the data set, if the folder does not name it.
-        data_root: folder of the data; by default the run's.
-
-    Raises:
-        ValueError: there is no such run, or the .ckpt file belongs to another configuration.
+    By default the .ckpt file is the last one of the folder, and the data set and its folder are the run's.
+    Raises ValueError if there is no such run, or if the .ckpt file belongs to another configuration.
     """
     path = Path(run)
     folder = path if path.is_dir() else path.parent

@@ -51,7 +51,7 @@ def test_hidden_and_other_files_are_ignored(tmp_path: Path, written) -> None:
 
 
 def test_the_second_load_does_not_decode(tmp_path: Path, written, decoded: list[int]) -> None:
-    folder.prepare(tmp_path)
+    folder.load(tmp_path)
     first, second = folder.load(tmp_path), folder.load(tmp_path)
     assert decoded == [7]
     assert torch.equal(first.train_images, second.train_images)
