@@ -62,6 +62,12 @@ class Health(Callback):
             change back and forth with each batch.
         warns: False logs no warnings; the statistics are logged in any case.
 
+    Raises:
+        ValueError: `every` is below 1.
+
+    Attributes:
+        layers: `{layer: {statistic: [a number for each epoch, None if it was float]}}`, for a `result.json`.
+
     Source of oscillation: Nagel et al. 2022, "Overcoming oscillations in quantization-aware training",
     section 2.
     """

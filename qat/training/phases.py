@@ -25,6 +25,9 @@ class Phases(Callback):
         freeze_batchnorm_epoch: the first epoch with frozen BatchNorm statistics, >= 0; 0 is right for a run
             that starts from trained statistics. None: never.
 
+    Raises:
+        ValueError: a number is negative or not an integer, or `freeze_epoch` is not above `float_epochs`.
+
     Source: Krishnamoorthi 2018, "Quantizing deep convolutional networks for efficient inference", sections
     3.2.2 (frozen statistics) and 7 (float before quantized, ranges frozen late).
     """
