@@ -143,7 +143,10 @@ OBSERVERS: dict[str, Observer] = {
 
 
 def update_average(average: Tensor, batches: Tensor, new: Tensor, usable: Tensor, constant: float) -> None:
-    """Let the first usable batch set an average, and later ones update it: `(1 - c) old + c new`."""
+    """Set an average by its first usable batch, and update it by later ones: `(1 - c) old + c new`.
+
+    Shape: `batches` and `usable` `()`, or that of the average, whose elements then count their own batches.
+    """
     moved = torch.where(batches == 0, new, (1 - constant) * average + constant * new)
     average.copy_(torch.where(usable, moved, average))
-    batches.add_(usable.all())
+    batches.add_(usable)

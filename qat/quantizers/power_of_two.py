@@ -21,7 +21,7 @@ def round_exponent(scale: Tensor) -> Tensor:
     def nearest(scale: Tensor) -> Tensor:
         mantissa, _ = torch.frexp(scale)  # in [0.5, 1)
         # Exact, unlike exp2(round(log2(scale))). No float is the square root of 0.5, so there are no ties.
-        return scale / mantissa * torch.where(mantissa < math.sqrt(0.5), 0.5, 1.0)
+        return scale / mantissa * torch.where(mantissa < math.sqrt(0.5), 0.5, torch.ones_like(scale))
 
     return straight_through(scale, nearest)
 
