@@ -63,7 +63,7 @@ def mse_power_of_two_magnitude(x: Tensor, axis: int | None, high: int) -> Tensor
     `2^k` is the smallest power of two that clips nothing, or one of the three below it.
     """
     rows = _sampled_rows(x, axis)
-    _, exponent = torch.frexp(rows.amax(1, keepdim=True) / high)
+    _, exponent = torch.frexp((rows.amax(1, keepdim=True) / high).clamp(min=SMALLEST))
     ones = torch.ones_like(rows[:, :1])
     scales = (torch.ldexp(ones, exponent - less).clamp(min=SMALLEST) for less in range(4))
     least = _least_error(rows, high, ((high * scale, scale) for scale in scales))

@@ -57,6 +57,9 @@ class PowerOfTwo(Scale):
     def subsample(self, x: Tensor) -> Tensor:
         return self.inner.subsample(x)
 
+    def restart(self) -> None:
+        self.inner.restart()
+
     def observe(self, x: Tensor) -> None:
         self.inner.observe(x)
 
