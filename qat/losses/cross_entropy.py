@@ -34,7 +34,8 @@ def cross_entropy(
         raise ValueError(f"label_smoothing must be in [0, 1), got {label_smoothing!r}; 0.1 is common")
     (logits,) = in_float32(logits)
     chosen = logits.gather(1, target[:, None]).squeeze(1)
-    loss = logsumexp(logits) - chosen
-    if label_smoothing:
-        loss = loss + label_smoothing * (chosen - logits.mean(1))
+    total = logsumexp(logits)
+    loss = total - chosen
+    if label_smoothing:  # a sum of two losses, in which -inf of the target's class gives inf and not NaN
+        loss = (1 - label_smoothing) * loss + label_smoothing * (total - logits.mean(1))
     return reduced(loss, reduction)

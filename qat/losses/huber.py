@@ -56,8 +56,12 @@ def huber_loss(input: Tensor, target: Tensor, delta: float = 1.0, reduction: Red
 
 def in_float32(*tensors: Tensor) -> list[Tensor]:
     """Under autocast, the tensors of lower precision in float32; else the tensors themselves."""
-    low = (torch.bfloat16, torch.float16)
-    return [x.float() if x.dtype in low and torch.is_autocast_enabled(x.device.type) else x for x in tensors]
+    return [x.float() if x.dtype in (torch.bfloat16, torch.float16) and _autocasts(x) else x for x in tensors]
+
+
+def _autocasts(x: Tensor) -> bool:
+    device = x.device.type
+    return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
 
 
 def reduced(loss: Tensor, reduction: Reduction) -> Tensor:
