@@ -29,6 +29,7 @@ class AsymmetricScale(Scale):
     """
 
     statistic = "range"
+    is_averaged = True
     range: Tensor
     batches: Tensor
 
@@ -52,9 +53,6 @@ class AsymmetricScale(Scale):
         ends = torch.stack([minimum.clamp(max=0), maximum.clamp(min=0)])
         distance = ends[1] - ends[0]
         return torch.where((distance >= SMALLEST) & distance.isfinite(), ends, torch.nan)
-
-    def restart(self) -> None:
-        self.batches.zero_()
 
     def subsample(self, x: Tensor) -> Tensor:
         return min_max(x)

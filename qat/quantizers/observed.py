@@ -38,6 +38,7 @@ class ObservedScale(Scale):
         self.passes_outside = self.observer.passes_outside
         self.is_fusible = not self.passes_outside
         self.is_dynamic = self.observer.averaging_constant is None
+        self.is_averaged = not self.is_dynamic
         self.register_buffer("value", torch.ones(shape, dtype=torch.float32))
         self.register_buffer("batches", no_batches(shape))
 
@@ -46,10 +47,6 @@ class ObservedScale(Scale):
             return torch.full_like(self.value, torch.nan)
         scale = self.observer.measure(x, self.axis, self.high) / self.high
         return scale.clamp(min=SMALLEST) if self.is_dynamic else above_floor(scale)
-
-    def restart(self) -> None:
-        if not self.is_dynamic:
-            self.batches.zero_()
 
     def subsample(self, x: Tensor) -> Tensor:
         return self.observer.subsample(x) if self.axis is None else x

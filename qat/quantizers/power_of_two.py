@@ -35,6 +35,7 @@ class PowerOfTwo(Scale):
         self.clamps_first = inner.clamps_first
         self.passes_outside = inner.passes_outside
         self.is_dynamic = inner.is_dynamic
+        self.is_averaged = inner.is_averaged
         self.is_fusible = inner.is_fusible
         self.kind = f"PowerOfTwo({inner.kind})"
 

@@ -33,6 +33,7 @@ class Scale(nn.Module):
     clamps_first: bool = False  # the gradient passes where `low <= x / scale <= high`
     passes_outside: bool = False  # the gradient of x passes beyond the ends of the grid, too
     is_dynamic: bool = False  # in eval mode the scale is measured on the current tensor, until it is frozen
+    is_averaged: bool = False  # a moving average over batches, which `restart` begins anew
     is_fusible: bool = False  # there is no transform, zero point or gradient beyond the ends of the grid
 
     def __init__(self, high: int, axis: int | None = None) -> None:
@@ -67,6 +68,8 @@ class Scale(nn.Module):
 
     def restart(self) -> None:
         """Let the next observed batch set a moving average; other scales stay as they are."""
+        if self.is_averaged:
+            self.get_buffer("batches").zero_()
 
     def subsample(self, x: Tensor) -> Tensor:
         """Fewer elements from which `measure` gets the same result, also after a ReLU; by default x."""
