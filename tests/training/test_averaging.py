@@ -18,6 +18,7 @@ from qat.layers import Quantization, quantize, remeasure
 from qat.models import SmallCNN
 from qat.quantizers import Quantizer
 from qat.training import Classifier
+from qat.training.ckpt import load_state, read_ckpt
 
 # Lightning's callback says that its own schedule takes the place of the run's, which goes by steps.
 pytestmark = pytest.mark.filterwarnings("ignore:SWA is currently only supported every epoch")
@@ -124,6 +125,39 @@ def test_flags_in_the_file_are_those_of_the_run(tmp_path: Path) -> None:
         quantizers = [part for part in loaded.modules() if isinstance(part, Quantizer)]
         found.append(({q.enabled for q in quantizers}, {q.scale.frozen for q in quantizers}))
     assert found == [({False}, {False}), ({True}, {False}), ({True}, {True})]
+
+
+def test_each_quantizer_keeps_its_own_flags_in_a_file(tmp_path: Path) -> None:
+    model = Classifier(options={"width": 4})
+    model.model.fc.weight_quantizer.enabled = False
+    model.model.fc.input_quantizer.freeze() if isinstance(model.model.fc.input_quantizer, Quantizer) else None
+    quiet = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False}
+    trainer = Trainer(accelerator="cpu", max_epochs=1, enable_checkpointing=False, **quiet)
+    trainer.fit(model, loader(), loader())
+    trainer.save_checkpoint(tmp_path / "x.ckpt")
+    loaded = Classifier.load_from_checkpoint(tmp_path / "x.ckpt", weights_only=True)
+    other = Classifier(options={"width": 4})
+    load_state(read_ckpt("ckpt_path", tmp_path / "x.ckpt"), tmp_path / "x.ckpt", other)
+    expected = [(q.enabled, q.scale.frozen) for q in model.modules() if isinstance(q, Quantizer)]
+    assert sum(not enabled for enabled, _ in expected) == 1
+    for twin in (loaded, other):
+        assert [(q.enabled, q.scale.frozen) for q in twin.modules() if isinstance(q, Quantizer)] == expected
+        assert torch.equal(twin.eval()(IMAGES), model.eval()(IMAGES))
+
+
+@pytest.mark.parametrize("verb", ["fit", "validate", "test", "predict"])
+def test_every_verb_refuses_another_kind_of_scale_and_leaves_the_model(verb: str, tmp_path: Path) -> None:
+    fitted(CALLBACKS["EMA, 0.9"](), tmp_path, 1, quantization=CONFIGS["learned"])
+    observed = Classifier(options={"width": 4}, quantization=Quantization(2, 2))
+    before = {key: value.clone() for key, value in observed.state_dict().items()}
+    loaders = (loader(), loader()) if verb == "fit" else (loader(),)
+    quiet = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False}
+    trainer = Trainer(accelerator="cpu", max_epochs=2, enable_checkpointing=False, **quiet)
+    with pytest.raises(
+        ValueError, match=r"^model\.blocks\S+: the state to load has a scale of the kind LearnedScale"
+    ):
+        getattr(trainer, verb)(observed, *loaders, ckpt_path=tmp_path / "epoch=0.ckpt", weights_only=True)
+    assert [key for key, value in observed.state_dict().items() if not torch.equal(value, before[key])] == []
 
 
 @each_config
