@@ -121,7 +121,7 @@ class Observer:
     """
 
     measure: Callable[[Tensor, int | None, int], Tensor]  # `(x, axis, high)` -> magnitude of the highest code
-    subsample: Callable[[Tensor], Tensor]  # x -> fewer elements with the same `measure` without an axis
+    subsample: Callable[[Tensor], Tensor]  # x -> fewer elements, of which `measure` (axis None) is the same
     averaging_constant: float | None  # the weight of the newest batch, in (0, 1]
     passes_outside: bool = False  # as in `Scale`
 

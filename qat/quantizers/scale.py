@@ -31,10 +31,10 @@ class Scale(nn.Module):
 
     statistic: str = "value"  # the buffer or parameter that stores what `measure` returns
     clamps_first: bool = False  # the gradient passes where `low <= x / scale <= high`
-    passes_outside: bool = False  # the gradient of x passes beyond the ends of the grid, too
+    passes_outside: bool = False  # the gradient of x also passes where x is clamped
     is_dynamic: bool = False  # in eval mode the scale is measured on the current tensor, until it is frozen
     is_averaged: bool = False  # a moving average over batches, which `restart` begins anew
-    is_fusible: bool = False  # there is no transform, zero point or gradient beyond the ends of the grid
+    is_fusible: bool = False  # False with a transform, a zero point or `passes_outside`
 
     def __init__(self, high: int, axis: int | None = None) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class Scale(nn.Module):
 
     @abstractmethod
     def measure(self, x: Tensor) -> Tensor:
-        """The statistic of `x` alone; not finite if x is empty, not finite, or (activations) all zeros."""
+        """The statistic of `x` alone; not finite if x is empty or not finite, or if zeros say nothing of it."""
         raise NotImplementedError
 
     def observe(self, x: Tensor) -> None:
