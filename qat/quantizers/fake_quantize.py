@@ -71,8 +71,8 @@ class Divide(torch.autograd.Function):
     Forward: `v = x / scale`. Gradient of x: `g`; of a scale that requires one: the sum of `-g v`. Second
     derivative: that of the identity; for a learned scale it is refused, in the backward of `Multiply`.
 
-    The true gradient has the factor `1 / scale` here and the factor `scale` in `Multiply`. Their product is 1,
-    but not exactly in floating point. Both Functions omit their factor, so that the gradient through a
+    The true gradient has the factor `1 / scale` here and the factor `scale` in `Multiply`. Their product is
+    1, but not exactly in floating point. Both Functions omit their factor, so that the gradient through a
     quantizer is `g` to the last bit.
     """
 

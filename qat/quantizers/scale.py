@@ -47,7 +47,7 @@ class Scale(nn.Module):
 
     @abstractmethod
     def measure(self, x: Tensor) -> Tensor:
-        """The statistic of `x` alone; not finite if x is empty or not finite, or if zeros say nothing of it."""
+        """The statistic of `x` alone; not finite if x is empty, not finite, or (of activations) all zeros."""
         raise NotImplementedError
 
     def observe(self, x: Tensor) -> None:
