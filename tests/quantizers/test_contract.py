@@ -137,7 +137,8 @@ def test_every_name_has_a_row(build: Callable[..., Quantizer], argument: str) ->
 def test_every_scale_and_observer_of_the_package_has_a_row() -> None:
     scales = {kind.make(kind.data()).scale for kind in KINDS.values()}
     scales |= {scale.inner for scale in scales if isinstance(scale, PowerOfTwo)}
-    assert {type(scale) for scale in scales} == set(Scale.__subclasses__())
+    own = {kind for kind in Scale.__subclasses__() if kind.__module__.startswith("qat.")}
+    assert {type(scale) for scale in scales} == own
     observers = {scale.observer for scale in scales if isinstance(scale, ObservedScale)}
     assert observers == {row for name, row in OBSERVERS.items() if name not in ELSEWHERE}
     assert set(OBSERVERS) == set(get_args(ObserverName))
