@@ -14,13 +14,33 @@ Batch = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class ImageSet:
-    """A data set as bytes: images uint8 `(N, C, H, W)`, labels int64 `(N,)` in 0..classes-1."""
+    """A data set as bytes: images uint8 `(N, C, H, W)`, labels int64 `(N,)` in 0..classes-1.
+
+    Raises:
+        ValueError: a part is of another kind, has no images, or has a label without a class.
+    """
 
     train_images: Tensor
     train_labels: Tensor
     test_images: Tensor
     test_labels: Tensor
     class_names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        for images, labels in (self.train_images, self.train_labels), (self.test_images, self.test_labels):
+            if (
+                images.dtype != torch.uint8
+                or images.ndim != 4
+                or images.shape[1:] != self.train_images.shape[1:]
+            ):
+                raise ValueError(f"images of {images.dtype} {tuple(images.shape)}")
+            if labels.dtype != torch.int64 or labels.shape != (len(images),) or not len(labels):
+                raise ValueError(f"{len(images):,} images with {len(labels):,} labels")
+            low, high = labels.min().item(), labels.max().item()
+            if low < 0 or high >= len(self.class_names):
+                raise ValueError(
+                    f"a label is {high if high > 0 else low}, of {len(self.class_names)} classes"
+                )
 
 
 class Images(Dataset[Batch]):
