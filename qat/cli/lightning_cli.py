@@ -137,7 +137,6 @@ class TrainCLI(LightningCLI):
             self._check_strategy()
             self.model.load_teacher()
             self.model.load_start()  # nothing to do in a resumed run
-        self.datamodule.trainer = self.trainer  # `setup` looks at its limits
         self.datamodule.prepare_data()
         self.datamodule.setup(self.name)
 

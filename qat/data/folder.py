@@ -14,7 +14,7 @@ from qat.data.images import ImageSet
 
 
 @dataclass(frozen=True)
-class Listing:
+class FolderFiles:
     """The image files of a folder: (file, class number) pairs."""
 
     class_names: tuple[str, ...]
@@ -51,14 +51,14 @@ def load(root: Path) -> ImageSet:
 
 
 @readable_paths()
-def list_files(root: Path) -> Listing:
+def list_files(root: Path) -> FolderFiles:
     """The files of the folder in their order; raises ValueError if the folder does not fit."""
     names = class_names(root)
     train, test = (
         [(file, n) for n, name in enumerate(names) for file in image_files(root / part / name)]
         for part in PARTS
     )
-    return Listing(names, train, test, fingerprint([file for file, _ in train + test]))
+    return FolderFiles(names, train, test, fingerprint([file for file, _ in train + test]))
 
 
 def image_files(path: Path) -> list[Path]:

@@ -1,12 +1,11 @@
 """The LightningDataModule for every image data set."""
 
-import math
 from functools import cached_property
 from numbers import Integral, Real
 from typing import Any
 
 import torch
-from lightning import LightningDataModule, Trainer
+from lightning import LightningDataModule
 from torch.utils.data import DataLoader, Dataset, Subset
 
 from qat.data.augment import CropFlip
@@ -72,10 +71,8 @@ class ImageData(LightningDataModule):
         self.source.prepare(self.root)
 
     def setup(self, stage: str = "fit") -> None:
-        """Load the images into memory, once; raises ValueError if a limit of the trainer leaves no batch."""
+        """Load the images into memory, once."""
         _ = self.parts
-        if self.trainer is not None:
-            self._check_limits(self.trainer)
 
     @cached_property
     def class_names(self) -> tuple[str, ...]:
@@ -104,7 +101,7 @@ class ImageData(LightningDataModule):
     def train_dataloader(self) -> DataLoader[Batch]:
         """Training batches in the order of (seed, epoch); each process gets its share."""
         dataset = self.parts[0]
-        if _overfits(self.trainer):  # Lightning then takes the images as they come
+        if getattr(self.trainer, "overfit_batches", 0):  # Lightning then takes the images as they come
             order = alternating_order(dataset.labels).tolist()
             return self._loader(Subset(dataset, order), drop_last=len(order) > self.batch_size)
         replicas, rank = (self.trainer.world_size, self.trainer.global_rank) if self.trainer else (1, 0)
@@ -119,19 +116,6 @@ class ImageData(LightningDataModule):
         """Test batches; the classes alternate."""
         return self._loader(self.parts[2])
 
-    def _check_limits(self, trainer: Trainer) -> None:
-        """Refuse a fraction of the batches that is less than one batch."""
-        for name, dataset in zip(("train", "val", "test"), self.parts, strict=True):
-            option, share = f"limit_{name}_batches", math.ceil(len(dataset) / trainer.world_size)
-            batches = share // self.batch_size if name == "train" else math.ceil(share / self.batch_size)
-            batches, limit = max(batches, 1), getattr(trainer, option)
-            if isinstance(limit, float) and limit > 0 and int(limit * batches) < 1:
-                if name != "test" and _overfits(trainer):
-                    option = "overfit_batches"
-                rule = f"trainer.{option} must leave a batch, but {limit} of {batches} is less than one"
-                least = math.ceil(1000 / batches) / 1000
-                raise ValueError(f"{rule}; give a number of batches such as 1, or at least {least:g}")
-
     def _loader(self, dataset: Dataset[Batch], **options: Any) -> DataLoader[Batch]:
         # No workers: reading a batch from memory is cheaper than passing it on from another process.
         # The loader draws a number each time it starts, here from a separate generator, not the global one.
@@ -142,10 +126,6 @@ class ImageData(LightningDataModule):
             generator=torch.Generator(),
             **options,
         )
-
-
-def _overfits(trainer: Trainer | None) -> bool:
-    return getattr(trainer, "overfit_batches", 0) > 0
 
 
 def _is_number(value: object, kind: type) -> bool:

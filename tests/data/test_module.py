@@ -248,32 +248,6 @@ def test_one_batch_that_is_overfitted_holds_all_classes(augment: bool) -> None:
     assert sorted(labels) == sorted("0123456789" * 2)
 
 
-LIMITS = [
-    ("limit_train_batches", 0.01, 0.036),
-    ("limit_val_batches", 0.2, 0.25),
-    ("limit_test_batches", 0.1, 0.125),
-    ("overfit_batches", 0.01, 0.036),
-]
-
-
-@lightning
-@pytest.mark.parametrize(("option", "value", "least"), LIMITS)
-def test_a_fraction_below_one_batch_is_refused(option: str, value: float, least: float) -> None:
-    trainer = Trainer(max_epochs=1, enable_checkpointing=False, **TRAINER, **{option: value})
-    rule = rf"^trainer\.{option} must leave a batch, but {value} of \d+ [^\n]*at least {least}$"
-    with pytest.raises(ValueError, match=rule):
-        trainer.fit(Linear(), datamodule=ImageData())
-
-
-@lightning
-@pytest.mark.parametrize(("option", "value", "least"), LIMITS[:3])
-def test_the_least_fraction_is_a_batch(option: str, value: float, least: float) -> None:
-    model, data = Linear(), ImageData()
-    trainer = Trainer(max_epochs=1, enable_checkpointing=False, **TRAINER, **{option: least})
-    trainer.fit(model, datamodule=data)
-    trainer.test(model, datamodule=data, verbose=False)
-
-
 def test_classes_have_names(tmp_path: Path, write_folder) -> None:
     assert ImageData("mnist5k").class_names == tuple("0123456789")
     assert ImageData("mnist").class_names == tuple("0123456789")
