@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import torch
-from PIL import Image, ImageOps
+from PIL import ExifTags, Image, ImageOps
 from torch import Tensor
 
 from qat.data.images import ImageSet
@@ -52,14 +52,16 @@ def decode(file: Path) -> tuple[Tensor, bool]:
         if image.mode not in GRAY + COLOUR or _is_deep(image):
             raise ValueError(f"8 bits a channel expected, got more: mode {image.mode}")
         mode = "RGB" if image.mode in COLOUR else "L"
-        upright = ImageOps.exif_transpose(image)
+        image.load()  # turns a TIFF upright
+        turned = image.getexif().get(ExifTags.Base.Orientation, 1) != 1
+        upright: Image.Image = ImageOps.exif_transpose(image) if turned else image
         lowest = highest = 255  # of alpha
         if upright.has_transparency_data:
             upright = upright.convert("RGBA")
             alpha = np.array(upright.getchannel("A"))
             lowest, highest = int(alpha.min()), int(alpha.max())
             upright = Image.alpha_composite(Image.new("RGBA", upright.size, BACKGROUND), upright)
-        pixels = np.array(upright.convert(mode))
+        pixels = np.array(upright if upright.mode == mode else upright.convert(mode))
         if lowest < highest and pixels.min() == 255:
             raise ValueError(f"all that it shows is {BACKGROUND}, and so is what lies behind transparency")
     return torch.from_numpy(pixels).view(*pixels.shape[:2], -1).permute(2, 0, 1), lowest < 255
