@@ -27,20 +27,17 @@ class ImageSet:
     class_names: tuple[str, ...]
 
     def __post_init__(self) -> None:
+        size = self.train_images.shape[1:]
         for images, labels in (self.train_images, self.train_labels), (self.test_images, self.test_labels):
-            if (
-                images.dtype != torch.uint8
-                or images.ndim != 4
-                or images.shape[1:] != self.train_images.shape[1:]
-            ):
-                raise ValueError(f"images of {images.dtype} {tuple(images.shape)}")
+            if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1:] != size:
+                got = f"{images.dtype} {tuple(images.shape)}"
+                raise ValueError(f"images must be uint8 (N, C, H, W), all of one size, got {got}")
             if labels.dtype != torch.int64 or labels.shape != (len(images),) or not len(labels):
-                raise ValueError(f"{len(images):,} images with {len(labels):,} labels")
-            low, high = labels.min().item(), labels.max().item()
-            if low < 0 or high >= len(self.class_names):
-                raise ValueError(
-                    f"a label is {high if high > 0 else low}, of {len(self.class_names)} classes"
-                )
+                got = f"{labels.dtype} {tuple(labels.shape)}"
+                raise ValueError(f"labels must be int64, one for each of {len(images)} images, got {got}")
+            low, high, last = labels.min().item(), labels.max().item(), len(self.class_names) - 1
+            if low < 0 or high > last:
+                raise ValueError(f"labels must be 0 to {last}, got {low if low < 0 else high}")
 
 
 class Images(Dataset[Batch]):
