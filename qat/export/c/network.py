@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from math import prod
 
 from qat.export.c.memory_plan import plan_memory, row_slots
+from qat.export.c.text import c_string
 from qat.export.integers.program import Program
 
 POINTER = 4  # bytes, on a chip of 32 bits
@@ -42,7 +43,7 @@ class Network:
     """The variables of the template; a step is meant by its number. The sizes are those of `CSource`."""
 
     def __init__(self, program: Program, class_names: tuple[str, ...] = ()) -> None:
-        self.class_names = class_names
+        self.class_names = [c_string(name) for name in class_names]
         self.program, self.steps = program, program.steps
         self.places, self.wide = plan_memory(self.steps)
         self.arena = max((place.stop for place in self.places.values()), default=0)

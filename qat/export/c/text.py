@@ -1,4 +1,4 @@
-"""Names of users in C: as strings and in comments, where none of their characters has a meaning."""
+"""Text of users as strings of C, where none of its characters has a meaning."""
 
 import re
 
@@ -8,8 +8,3 @@ UNSAFE = re.compile(r"[^A-Za-z0-9 _.,;:()/+-]")  # quotes, backslashes, stars, q
 def c_string(text: str) -> str:
     """A string literal of the text in UTF-8: each byte of an unsafe character as three octal digits."""
     return '"' + UNSAFE.sub(lambda found: "".join(f"\\{x:03o}" for x in found[0].encode()), text) + '"'
-
-
-def c_comment(text: str) -> str:
-    """The text for the inside of a comment, with `_` for each unsafe character."""
-    return UNSAFE.sub("_", text)

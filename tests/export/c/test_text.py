@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from qat import Quantization, quantize
 from qat.export import IntegerModel, write_c
-from qat.export.c.text import c_comment, c_string
+from qat.export.c.text import c_string
 
 EVIL = (
     'quote"s',
@@ -88,8 +88,6 @@ def test_no_name_is_code(integers: IntegerModel, tmp_path: Path) -> None:
 def test_plain_names_stay_readable() -> None:
     assert c_string("T-shirt/top (7)") == '"T-shirt/top (7)"'
     assert c_string('a"b') == r'"a\042b"'
-    assert c_comment("blocks.1.conv/fine") == "blocks.1.conv/fine"
-    assert c_comment("a*/b") == "a_/b"
 
 
 @pytest.mark.parametrize(
