@@ -23,8 +23,8 @@ class FolderFiles:
     key: str  # a digest of the files and of the rules by which they are decoded
 
 
-def shape(root: Path) -> tuple[int, int, int]:
-    """`(C, H, W)` of the images, from the cache or the files' headers; raises ValueError as `load`."""
+def shape(root: Path) -> tuple[tuple[int, int, int], int]:
+    """`((C, H, W), classes)`, from the cache or the files' headers; raises ValueError as `load`."""
     listing = list_files(root)
     images = cache.read(root, listing.key)
     if images is not None:
@@ -33,7 +33,7 @@ def shape(root: Path) -> tuple[int, int, int]:
         files = [file for file, _ in listing.train + listing.test]
         channels = 3 if any(is_colour(file) for file in files) else 1
         height, width = decode(files[0])[0].shape[1:]
-    return channels, height, width
+    return (channels, height, width), len(listing.class_names)
 
 
 def load(root: Path) -> ImageSet:

@@ -18,16 +18,20 @@ Shape = tuple[int, int, int]
 class Source:
     """Functions of one data set; each takes the data root."""
 
-    shape: Callable[[Path], Shape]  # (C, H, W); downloads nothing
+    shape: Callable[[Path], tuple[Shape, int]]  # ((C, H, W), classes); downloads nothing
     class_names: Callable[[Path], tuple[str, ...]]  # in the order of the labels; downloads nothing
     prepare: Callable[[Path], object]  # downloads or decodes what is missing; in one process only
     load: Callable[[Path], ImageSet]
 
 
 SOURCES: dict[str, Source] = {
-    "mnist5k": Source(lambda _: mnist.SHAPE, lambda _: mnist.DIGITS, lambda _: None, mnist.load_embedded),
-    "mnist": Source(lambda _: mnist.SHAPE, lambda _: mnist.DIGITS, mnist.prepare, mnist.load),
-    "cifar10": Source(lambda _: cifar10.SHAPE, lambda _: cifar10.CLASSES, cifar10.prepare, cifar10.load),
+    "mnist5k": Source(
+        lambda _: (mnist.SHAPE, 10), lambda _: mnist.DIGITS, lambda _: None, mnist.load_embedded
+    ),
+    "mnist": Source(lambda _: (mnist.SHAPE, 10), lambda _: mnist.DIGITS, mnist.prepare, mnist.load),
+    "cifar10": Source(
+        lambda _: (cifar10.SHAPE, 10), lambda _: cifar10.CLASSES, cifar10.prepare, cifar10.load
+    ),
     "folder": Source(folder.shape, class_folders.class_names, folder.load, folder.load),
 }
 
@@ -50,5 +54,4 @@ def resolve_root(data_root: str | None) -> Path:
 
 def data_shape(name: DataName, data_root: str | None = None) -> tuple[Shape, int]:
     """`((C, H, W), classes)` of a data set, without loading it; a folder of images is inspected."""
-    source, root = find_source(name), resolve_root(data_root)
-    return source.shape(root), len(source.class_names(root))
+    return find_source(name).shape(resolve_root(data_root))

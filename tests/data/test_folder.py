@@ -41,7 +41,7 @@ def test_images_and_labels(tmp_path: Path, written) -> None:
 
 
 def test_shape_without_decoding(tmp_path: Path, written, decoded: list[int]) -> None:
-    assert folder.shape(tmp_path) == (3, 6, 5)
+    assert folder.shape(tmp_path) == ((3, 6, 5), 2)
     assert decoded == []
 
 
@@ -137,11 +137,11 @@ def test_a_class_without_images(tmp_path: Path, write_folder) -> None:
 
 def test_the_shape_is_of_all_images(tmp_path: Path, write_folder) -> None:
     write_folder(tmp_path, {"a": 2, "b": 2}, {"a": 1, "b": 1}, (1, 6, 5))
-    assert folder.shape(tmp_path) == (1, 6, 5)
+    assert folder.shape(tmp_path) == ((1, 6, 5), 2)
     Image.new("RGB", (5, 6), "red").save(tmp_path / "test" / "b" / "0000.png")
-    assert folder.shape(tmp_path) == (3, 6, 5)
+    assert folder.shape(tmp_path) == ((3, 6, 5), 2)
     assert folder.load(tmp_path).train_images.shape == (4, 3, 6, 5)
-    assert folder.shape(tmp_path) == (3, 6, 5)
+    assert folder.shape(tmp_path) == ((3, 6, 5), 2)
 
 
 def test_the_cache_is_of_the_rules(tmp_path: Path, written, decoded: list[int], monkeypatch) -> None:
