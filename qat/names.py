@@ -20,6 +20,25 @@ def match_names(pattern: str, names: Iterable[str], what: str) -> list[str]:
     return found
 
 
+def check_class_names(names: object, count: int) -> tuple[str, ...]:
+    """The names of `count` classes as a tuple.
+
+    Raises:
+        ValueError: they are not a list of `count` texts; a lone surrogate or a NUL is no text in a file.
+    """
+    listed = tuple(names) if isinstance(names, list | tuple) else ()
+    wrong = [name for name in listed if not isinstance(name, str) or "\0" in name or not _is_unicode(name)]
+    if wrong or len(listed) != count:
+        got = f"{wrong[0]!r}" if wrong else f"{len(listed)} in {names!r}"
+        rule = f"class_names must be a list of {count} texts, one for each class, got {got}"
+        raise ValueError(f"{rule}; name each class, or leave them out")
+    return listed
+
+
+def _is_unicode(name: str) -> bool:
+    return not any(0xD800 <= ord(character) < 0xE000 for character in name)
+
+
 def unknown_name(what: str, name: object, known: Iterable[str]) -> ValueError:
     """The error for a name that is not among the `known` ones; its message lists the nearest of them."""
     return ValueError(f"unknown {what} {name!r}; {_nearest(str(name), list(known))}")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from qat.names import match_names, unknown_name
+from qat.names import check_class_names, match_names, unknown_name
 
 NAMES = ["blocks.0.conv", "blocks.0.bn", "blocks.1.conv", "fc"]
 
@@ -33,3 +33,22 @@ def test_a_name_far_from_all_lists_all() -> None:
 def test_case_counts() -> None:
     with pytest.raises(ValueError, match="nearest: fc"):
         match_names("Fc", NAMES, "pattern")
+
+
+def test_class_names_are_one_text_each() -> None:
+    assert check_class_names(["a", "", "a\n"], 3) == ("a", "", "a\n")
+    for names in (
+        ["a"],
+        ["a", "b", "c"],
+        "ab",
+        ["a", 1],
+        ["a", None],
+        None,
+        {"a": 1},
+        ["a", "\0"],
+        ["a", "\udcff"],
+    ):
+        with pytest.raises(
+            ValueError, match=r"^class_names must be a list of 2 texts[^\n]*, got [^\n]*; [^\n]*$"
+        ):
+            check_class_names(names, 2)

@@ -26,6 +26,7 @@ from qat.training.network import build_network
 from qat.training.trained_run import TrainedRun, load_run
 from qat.whole_file import draft_of
 
+Names = Sequence[str] | None  # of the classes
 C_IMAGES = 1000  # images of the test set that the compiled C file runs on
 
 
@@ -68,17 +69,20 @@ def export(
         return
     network: Any = trained.classifier.model
     images, labels = trained.test_set()
+    names = trained.classifier.class_names
     path = Path(out or f"model.{format}")
     if format == "onnx":
-        lines = _onnx(network, images, path, opset, fold, str(trained.ckpt))
+        lines = _onnx(network, images, path, opset, fold, str(trained.ckpt), names)
     else:
-        lines = _integers(network, images, labels, path, format)
+        lines = _integers(network, images, labels, path, format, names)
     print(f"written to {path}: {path.stat().st_size:,} bytes", *lines, sep="\n")
 
 
-def _onnx(network: Any, images: Tensor, path: Path, opset: int, fold: bool, run: str) -> list[str]:
+def _onnx(
+    network: Any, images: Tensor, path: Path, opset: int, fold: bool, run: str, names: Names
+) -> list[str]:
     with draft_of(path) as draft:
-        export_onnx(network, images[:2], draft, opset=opset, fold=fold, run=run)
+        export_onnx(network, images[:2], draft, opset=opset, fold=fold, run=run, class_names=names)
         done = verify(network, draft, images)
         if done.unexplained:
             raise ValueError(
@@ -94,12 +98,14 @@ def _onnx(network: Any, images: Tensor, path: Path, opset: int, fold: bool, run:
     return [off, on, f"{len(done.differences)} images differ, {ties}"]
 
 
-def _integers(network: Any, images: Tensor, labels: Tensor, path: Path, format: str) -> list[str]:
+def _integers(
+    network: Any, images: Tensor, labels: Tensor, path: Path, format: str, names: Names
+) -> list[str]:
     model = IntegerModel(network, images.shape[1:])
     with draft_of(path) as draft:
-        sizes = [str(write_c(model, draft))] if format == "c" else []
+        sizes = [str(write_c(model, draft, names))] if format == "c" else []
         if format == "npz":
-            write_npz(model, draft)
+            write_npz(model, draft, names)
         done = model.compare(images)
         if model.program.is_exact and (done.differing_codes or done.logits.equal < len(images)):
             raise ValueError(

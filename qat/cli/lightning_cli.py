@@ -128,6 +128,7 @@ class TrainCLI(LightningCLI):
     def after_instantiate_classes(self) -> None:
         """Refuse a .ckpt file or data that does not fit, before anything is written."""
         ckpt_path, fits = self.config.ckpt_path, self.name == "fit"
+        self.model.name_classes(self.datamodule.class_names, "the data")
         if ckpt_path is not None:
             ckpt = read_ckpt("ckpt_path", ckpt_path)
             if fits:  # first, for it names the option that must change

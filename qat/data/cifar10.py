@@ -9,6 +9,7 @@ from torchvision.datasets import CIFAR10  # type: ignore[import-untyped] # ships
 from qat.data import folder
 from qat.data.download import download, missing
 from qat.data.images import ImageSet
+from qat.names import one_line
 
 SHAPE = (3, 32, 32)
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -50,10 +51,12 @@ def _load_pickles(root: Path) -> ImageSet:
         raise missing("CIFAR-10", root, f"neither {CIFAR10.base_folder}/ nor cifar10/train and cifar10/test")
     try:
         train, test = CIFAR10(root, train=True), CIFAR10(root, train=False)
+        return ImageSet(*_tensors(train), *_tensors(test), CLASSES)
     except RuntimeError:  # torchvision compares each file with its checksum
         why = "a file is missing or fails its checksum"
-        raise ValueError(f"data_root: {batches} is damaged ({why}); delete it, run again") from None
-    return ImageSet(*_tensors(train), *_tensors(test), CLASSES)
+    except (ValueError, LookupError, TypeError) as error:
+        why = one_line(error)
+    raise ValueError(f"data_root: {batches} is damaged ({why}); delete it, run again")
 
 
 def _tensors(part: CIFAR10) -> tuple[Tensor, Tensor]:

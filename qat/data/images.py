@@ -14,13 +14,30 @@ Batch = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class ImageSet:
-    """A data set as bytes: images uint8 `(N, C, H, W)`, labels int64 `(N,)` in 0..classes-1."""
+    """A data set as bytes: images uint8 `(N, C, H, W)`, labels int64 `(N,)` in 0..classes-1.
+
+    Raises:
+        ValueError: a part is of another kind, has no images, or has a label without a class.
+    """
 
     train_images: Tensor
     train_labels: Tensor
     test_images: Tensor
     test_labels: Tensor
     class_names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        size = self.train_images.shape[1:]
+        for images, labels in (self.train_images, self.train_labels), (self.test_images, self.test_labels):
+            if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1:] != size:
+                got = f"{images.dtype} {tuple(images.shape)}"
+                raise ValueError(f"images must be uint8 (N, C, H, W), all of one size, got {got}")
+            if labels.dtype != torch.int64 or labels.shape != (len(images),) or not len(labels):
+                got = f"{labels.dtype} {tuple(labels.shape)}"
+                raise ValueError(f"labels must be int64, one for each of {len(images)} images, got {got}")
+            low, high, last = labels.min().item(), labels.max().item(), len(self.class_names) - 1
+            if low < 0 or high > last:
+                raise ValueError(f"labels must be 0 to {last}, got {low if low < 0 else high}")
 
 
 class Images(Dataset[Batch]):

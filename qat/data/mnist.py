@@ -36,19 +36,27 @@ def _files(root: Path) -> list[Path]:
 
 
 def check_complete(file: Path) -> None:
-    """Raise ValueError unless an idx file is as long as its header says.
+    """Raise ValueError unless an idx file holds bytes of MNIST's shape, and as many as its header says.
 
     Header: two zero bytes, the type (8 = uint8), the number of dimensions, and each as 4 bytes, big-endian.
     """
+    image = SHAPE[1:] if "images" in file.name else ()
+    magic, start = bytes([0, 0, 8, 1 + len(image)]), 8 + 4 * len(image)
     with file.open("rb") as opened:
-        head = opened.read(16)
-    ends = range(8, 8 + 4 * head[3], 4) if len(head) == 16 else ()
-    sizes = [int.from_bytes(head[end - 4 : end]) for end in ends]
-    expected, actual = 4 + 4 * len(sizes) + math.prod(sizes), file.stat().st_size
-    if head[:3] != b"\0\0\x08" or not sizes or actual != expected:
+        head = opened.read(start)
+    count, *found = (int.from_bytes(head[end - 4 : end]) for end in range(8, start + 1, 4))
+    expected, actual = start + count * math.prod(found), file.stat().st_size
+    why = None
+    if head[:4] != magic:
+        why = f"it must begin with the bytes {magic.hex()}, it has {head[:4].hex() or 'none'}"
+    elif tuple(found) != image or not count:
+        sizes, needed = (" x ".join(map(str, shape)) for shape in ((count, *found), ("N", *image)))
+        why = f"it must hold {needed} bytes, it has {sizes}"
+    elif actual != expected:
         why = f"its header asks for {expected:,} bytes, it has {actual:,}"
+    if why:
         remedy = "delete it and run again to download it"
-        raise ValueError(f"data_root: {file.absolute()} is damaged ({why}); {remedy}")
+        raise ValueError(f"data_root: {file.absolute()} is damaged or not of MNIST ({why}); {remedy}")
 
 
 def prepare(root: Path) -> None:
@@ -66,15 +74,9 @@ def load(root: Path) -> ImageSet:
         if not file.is_file():
             raise missing("MNIST", root / FOLDER, f"{file.name} is missing")
         check_complete(file)
+    train, test = MNIST(root, train=True), MNIST(root, train=False)
     try:
-        # Raises ValueError where an image file has the name of a label file, or the other way round.
-        train, test = MNIST(root, train=True), MNIST(root, train=False)
-        for part in (train, test):
-            if len(part.data) != len(part.targets):
-                raise ValueError(f"{len(part.data):,} images with {len(part.targets):,} labels")
-            if part.targets.max() > 9:
-                raise ValueError(f"a label is {part.targets.max()}, not a digit")
+        return ImageSet(train.data[:, None], train.targets, test.data[:, None], test.targets, DIGITS)
     except ValueError as error:
         rule = f"data_root: the files in {(root / FOLDER).absolute()} are damaged or mixed up ({error})"
         raise ValueError(f"{rule}; delete them and run again to download them") from None
-    return ImageSet(train.data[:, None], train.targets, test.data[:, None], test.targets, DIGITS)

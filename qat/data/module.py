@@ -1,17 +1,18 @@
 """The LightningDataModule for every image data set."""
 
 from functools import cached_property
+from numbers import Integral, Real
 from typing import Any
 
 import torch
 from lightning import LightningDataModule
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset, Subset
 
 from qat.data.augment import CropFlip
 from qat.data.images import Batch, Images
 from qat.data.order import EpochSampler
 from qat.data.sources import DataName, find_source, resolve_root
-from qat.data.split import stratified_split
+from qat.data.split import alternating_order, stratified_split
 
 
 class ImageData(LightningDataModule):
@@ -19,11 +20,15 @@ class ImageData(LightningDataModule):
 
     Batches are `(images, labels)`: float32 `(B, C, H, W)` in [0, 1] and int64 `(B,)`. The validation images
     are a fixed part of the training set, the same for each seed. Training leaves out the last batch if it is
-    short, unless it is the only one; validation and test use all images.
+    short, unless it is the only one; validation and test use all images. In both, and in training with
+    `overfit_batches`, the classes alternate in a fixed order, so that the first batches hold all of them.
 
     Args:
         name: mnist5k (4,000 + 1,000 images, no download), mnist, cifar10, or folder: `train/` and `test/` in
-            the data root, each with one folder of images per class.
+            the data root, each with one folder of images per class. Classes are numbered in natural order:
+            1, 2, 10. All images must have one size; they are turned upright as their EXIF data say, laid on
+            white where they are transparent, and read in colour if at least one of them is. A file of more
+            than 8 bits a channel or of several pictures is an error.
         data_root: the folder of the data; by default the environment variable QAT_DATA, or `data`.
         batch_size: images per batch and process.
         augment: shift training images at random by up to 4 pixels, and mirror half of them if they are in
@@ -48,12 +53,16 @@ class ImageData(LightningDataModule):
         super().__init__()
         self.source = find_source(name)
         self.root = resolve_root(data_root)
-        if batch_size < 1:
-            raise ValueError(f"batch_size must be at least 1 image, got {batch_size}; 128 is a good start")
-        if not 0 <= seed < 2**32:
-            raise ValueError(f"seed must be 0 to 2^32 - 1, got {seed}; any small number will do")
-        if not 0 < val_fraction < 1:
-            raise ValueError(f"val_fraction must be between 0 and 1, got {val_fraction}; 0.1 keeps a tenth")
+        if not _is_number(batch_size, Integral) or not 1 <= batch_size < 2**31:
+            rule = f"batch_size must be 1 to 2^31 - 1 images, got {batch_size!r}"
+            raise ValueError(f"{rule}; 128 is a good start")
+        if not isinstance(augment, bool):
+            raise ValueError(f"augment must be true or false, got {augment!r}; leave it out for false")
+        if not _is_number(seed, Integral) or not 0 <= seed < 2**32:
+            raise ValueError(f"seed must be 0 to 2^32 - 1, got {seed!r}; any small number will do")
+        if not _is_number(val_fraction, Real) or not 0 < val_fraction < 1:
+            rule = f"val_fraction must be between 0 and 1, got {val_fraction!r}"
+            raise ValueError(f"{rule}; 0.1 keeps a tenth")
         self.batch_size, self.augment, self.seed = batch_size, augment, seed
         self.val_fraction = val_fraction
 
@@ -66,6 +75,11 @@ class ImageData(LightningDataModule):
         _ = self.parts
 
     @cached_property
+    def class_names(self) -> tuple[str, ...]:
+        """The name of each class, in the order of the labels."""
+        return self.source.class_names(self.root)
+
+    @cached_property
     def parts(self) -> tuple[Images, Images, Images]:
         """The images for training, validation and test."""
         data = self.source.load(self.root)
@@ -75,29 +89,34 @@ class ImageData(LightningDataModule):
                 f"data_root: validation needs 2 training images of a class, got 1 of each in"
                 f" {self.root.absolute()}; add images"
             )
+        val = val[alternating_order(data.train_labels[val])]
+        test = alternating_order(data.test_labels)
         crop_flip = CropFlip(len(train), data.train_images.shape[1], self.seed) if self.augment else None
         return (
             Images(data.train_images[train], data.train_labels[train], crop_flip),
             Images(data.train_images[val], data.train_labels[val]),
-            Images(data.test_images, data.test_labels),
+            Images(data.test_images[test], data.test_labels[test]),
         )
 
     def train_dataloader(self) -> DataLoader[Batch]:
         """Training batches in the order of (seed, epoch); each process gets its share."""
         dataset = self.parts[0]
+        if getattr(self.trainer, "overfit_batches", 0):  # Lightning then takes the images as they come
+            order = alternating_order(dataset.labels).tolist()
+            return self._loader(Subset(dataset, order), drop_last=len(order) > self.batch_size)
         replicas, rank = (self.trainer.world_size, self.trainer.global_rank) if self.trainer else (1, 0)
         sampler = EpochSampler(dataset, self.seed, replicas, rank)
         return self._loader(dataset, sampler=sampler, drop_last=len(sampler) > self.batch_size)
 
     def val_dataloader(self) -> DataLoader[Batch]:
-        """Validation batches, in order."""
+        """Validation batches; the classes alternate."""
         return self._loader(self.parts[1])
 
     def test_dataloader(self) -> DataLoader[Batch]:
-        """Test batches, in order."""
+        """Test batches; the classes alternate."""
         return self._loader(self.parts[2])
 
-    def _loader(self, dataset: Images, **options: Any) -> DataLoader[Batch]:
+    def _loader(self, dataset: Dataset[Batch], **options: Any) -> DataLoader[Batch]:
         # No workers: reading a batch from memory is cheaper than passing it on from another process.
         # The loader draws a number each time it starts, here from a separate generator, not the global one.
         return DataLoader(
@@ -107,3 +126,7 @@ class ImageData(LightningDataModule):
             generator=torch.Generator(),
             **options,
         )
+
+
+def _is_number(value: object, kind: type) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)

@@ -1,4 +1,4 @@
-"""A fixed stratified split."""
+"""A fixed stratified split, and a fixed order in which the classes alternate."""
 
 import torch
 from torch import Tensor
@@ -19,3 +19,21 @@ def stratified_split(labels: Tensor, fraction: float) -> tuple[Tensor, Tensor]:
         count = min(max(1, round(fraction * len(members))), len(members) - 1)
         taken[members[torch.randperm(len(members), generator=generator)[:count]]] = True
     return (~taken).nonzero().flatten(), taken.nonzero().flatten()
+
+
+def alternating_order(labels: Tensor) -> Tensor:
+    """A fixed order in which any number of first images holds each class in its share, and each at least once
+    as soon as there are as many images as classes.
+
+    The images of a class come in a random order. The same labels always give the same order; the global
+    generator has no influence.
+
+    Shape: labels int64 `(N,)` -> int64 `(N,)`, each index once.
+    """
+    generator = torch.Generator().manual_seed(0)
+    order = torch.randperm(len(labels), generator=generator)
+    place = torch.empty(len(labels), dtype=torch.float64)
+    for label in labels.unique():
+        members = order[labels[order] == label]
+        place[members] = torch.arange(len(members), dtype=torch.float64) / len(members)
+    return order[place[order].argsort(stable=True)]

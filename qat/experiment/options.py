@@ -89,7 +89,9 @@ def build(full: Mapping[str, Any], seed: int) -> tuple[Classifier, ImageData]:
     config = _parser().parse_object(dict(full))
     shape, classes = data_shape(config.data.name, config.data.data_root)
     classifier = Classifier(**config.model.as_dict(), input_shape=shape, classes=classes, seed=seed)
-    return classifier, ImageData(**config.data.as_dict(), seed=seed)
+    data = ImageData(**config.data.as_dict(), seed=seed)
+    classifier.name_classes(data.class_names, "the data")
+    return classifier, data
 
 
 def build_trainer(full: Mapping[str, Any], callbacks: list[Callback]) -> Trainer:

@@ -66,6 +66,7 @@ class Result:
     summary: Summary | None = None
     health: dict[str, dict[str, list[float]]] | None = None
     difference: RunDifference | None = None
+    class_names: list[str] | None = None
 
 
 @dataclass(frozen=True)

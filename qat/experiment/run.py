@@ -55,6 +55,7 @@ def train(run: TrainingRun, folder: Path, advance: Callable[[float], None]) -> f
         "setup": run.setup,
         "sweep": run.sweep,
         **run.identity,
+        "class_names": data.class_names,
         **recorder.result(),
         "test": {"accuracy": test["test_accuracy"], "loss": test["test_loss"]},
         "saved_bytes": kept,

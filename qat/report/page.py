@@ -69,7 +69,7 @@ def write_report(out: Path) -> Path:
 
 def _markdown(value: Any) -> Markup:
     """A value as Markdown in which nothing has a meaning; `Markup` stays as it is."""
-    plain = re.sub(r"([\\*_<\[\]#&`|])", r"\\\1", " ".join(str(value).split("\n")))
+    plain = re.sub(r"([\\*_<\[\]#&`|])", r"\\\1", " ".join(str(value).splitlines()))
     return value if isinstance(value, Markup) else Markup(plain)
 
 

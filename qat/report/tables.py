@@ -78,7 +78,9 @@ def settings(groups: Groups) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, dict[str, None]]] = {}
     for run in groups.results.runs:
         meaning = groups.results.listing.setups[run.setup]
-        tree = {"meaning": meaning} if meaning else {}
+        tree: dict[str, Any] = {"meaning": meaning} if meaning else {}
+        if run.class_names:
+            tree["class_names"] = run.class_names
         for name, value in _flat({**tree, "seed": run.seed, **run.settings, **run.versions}).items():
             found.setdefault(name, {}).setdefault(run.setup, {})[value] = None
     return {

@@ -15,6 +15,7 @@ from torchmetrics.classification import MulticlassAccuracy
 from qat.layers import Quantization, quantize
 from qat.losses import DistillationName
 from qat.memory import checkpoint_blocks, packed_activations
+from qat.names import check_class_names
 from qat.training.ckpt import load_teacher
 from qat.training.compiling import CompiledNetwork, prepare_kernels
 from qat.training.hyperparameters import OPTIMIZERS, OptimizerName, check_hyperparameters, plain_types
@@ -70,6 +71,10 @@ class Classifier(LightningModule):
         freeze_epoch: the first epoch with frozen scales, counted from 0, > `float_epochs`; None: never.
         freeze_batchnorm_epoch: the first epoch with frozen BatchNorm statistics, >= 0; None: never.
 
+    Attributes:
+        class_names: the name of each class, by the data's order of labels; None while no data and no .ckpt
+            file has named them.
+
     Raises:
         ValueError: an argument is unknown or out of range, or a pattern matches no module.
         FloatingPointError: in a training step whose loss is not finite; names the first layer with such an
@@ -117,6 +122,7 @@ class Classifier(LightningModule):
         # In a tuple, so that it is no part of this module's state.
         self._teacher: tuple[LightningModule, ...] = ()
         self._started = start is None
+        self.class_names: tuple[str, ...] | None = None
         network = build_network(name, shape, classes, options)
         self.model = quantize(network, quantization, torch.zeros(2, *shape))
         checkpoint_blocks(self.model, list(checkpoint))
@@ -139,13 +145,36 @@ class Classifier(LightningModule):
         """Read the .ckpt file of the teacher, once; raises ValueError if it does not fit."""
         path = self.hparams["teacher"]
         if path is not None and not self._teacher:
-            self._teacher = (load_teacher(Classifier, path, self.hparams),)
+            teacher = load_teacher(Classifier, path, self.hparams)
+            self.name_classes(teacher.class_names, f"teacher {path}")
+            self._teacher = (teacher,)
 
     def load_start(self) -> None:
         """Load the weights of `start`, once, not in a resumed run; raises ValueError if they do not fit."""
         if not self._started:
-            load_start(self, self.hparams["start"])
+            path = self.hparams["start"]
+            self.name_classes(load_start(self, path), f"start {path}")
         self._started = True
+
+    def name_classes(self, names: Any, where: str) -> None:
+        """Take over the class names that `where` gives: the data or a .ckpt file; None: it gives none.
+
+        Raises:
+            ValueError: they are not a text for each class, or differ from the names so far.
+        """
+        if names is None:
+            return
+        given = check_class_names(names, self.hparams["classes"])
+        for number, (ours, theirs) in enumerate(zip(self.class_names or given, given, strict=True)):
+            if ours != theirs:
+                rule = "class names must be equal in the data and in each .ckpt file"
+                got = f"class {number} is {ours!r}, but {theirs!r} in {where}"
+                raise ValueError(f"{rule}: {got}; use data with the classes of the training, in their order")
+        self.class_names = given
+
+    def setup(self, stage: str) -> None:
+        data = getattr(self.trainer, "datamodule", None)  # None: plain loaders, which name no classes
+        self.name_classes(getattr(data, "class_names", None), "the data")
 
     def configure_callbacks(self) -> list[Callback]:
         phases = [self.hparams[key] for key in ("float_epochs", "freeze_epoch", "freeze_batchnorm_epoch")]
@@ -157,8 +186,10 @@ class Classifier(LightningModule):
         # are those at the start of the run; it averages tensors only.
         flags = {key: value for key, value in self.state_dict().items() if key.endswith("_extra_state")}
         checkpoint["state_dict"] = checkpoint["state_dict"] | flags
+        checkpoint["class_names"] = self.class_names and list(self.class_names)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        self.name_classes(checkpoint.get("class_names"), "the .ckpt file")
         self._started = True
 
     def on_fit_start(self) -> None:

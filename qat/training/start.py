@@ -13,8 +13,10 @@ from qat.training.ckpt import read_ckpt, remedy
 log = logging.getLogger(__name__)
 
 
-def load_start(model: nn.Module, path: str | Path) -> None:
+def load_start(model: nn.Module, path: str | Path) -> list[str] | None:
     """Load a float .ckpt file of `fit` into a classifier, quantized or not, and log what was loaded.
+
+    Returns the class names in the file, if it has any.
 
     The scales of the weights are then measured on the loaded weights. The first training batch sets those of
     the activations. Raises ValueError unless the file has the keys and shapes of the float classifier.
@@ -39,3 +41,5 @@ def load_start(model: nn.Module, path: str | Path) -> None:
     new = len(state) - len(network)
     line = "start: loaded all %d entries of the network from %s; %d of quantizers are new"
     rank_zero_only(log.info)(line, len(network), path, new)
+    names: list[str] | None = ckpt.get("class_names")
+    return names

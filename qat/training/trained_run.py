@@ -29,6 +29,7 @@ class TrainedRun:
     def test_set(self) -> tuple[Tensor, Tensor]:
         """All test images `(N, C, H, W)` in [0, 1], and their labels `(N,)`."""
         data = ImageData(self.data, self.data_root)  # type: ignore[arg-type] # it checks the name
+        self.classifier.name_classes(data.class_names, "the data")
         data.prepare_data()
         data.setup("test")
         batches = list(data.test_dataloader())

@@ -13,8 +13,12 @@ from qat.data import cifar10
 
 
 @pytest.fixture
-def pickles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A data root with 20 training and 10 test images in CIFAR-10's format, and its checksums."""
+def pickles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Path:
+    """A data root with 20 training and 10 test images in CIFAR-10's format, and its checksums.
+
+    A test may change the content of each batch.
+    """
+    changed = getattr(request, "param", {})
 
     def save(name: str, content: object) -> list[str]:
         file = tmp_path / CIFAR10.base_folder / name
@@ -24,7 +28,7 @@ def pickles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     def batch(start: int) -> dict[str, object]:
         pixels = (np.arange(10 * 3072) + start).astype(np.uint8).reshape(10, 3072)
-        return {"data": pixels, "labels": [(start + i) % 10 for i in range(10)]}
+        return {"data": pixels, "labels": [(start + i) % 10 for i in range(10)], **changed}
 
     meta = save("batches.meta", {"label_names": list(cifar10.CLASSES)})
     monkeypatch.setattr(
@@ -53,6 +57,24 @@ def test_a_damaged_pickle(pickles: Path, name: str) -> None:
     file.write_bytes(file.read_bytes()[:-1])
     with pytest.raises(
         ValueError, match=r"^data_root: [^\n]*cifar-10-batches-py is damaged [^\n]*delete it[^\n]*$"
+    ):
+        cifar10.load(pickles)
+
+
+@pytest.mark.parametrize(
+    "pickles",
+    [
+        {"data": np.zeros((10, 768), np.uint8)},  # 16 x 16
+        {"data": np.zeros((10, 3072), np.float32)},
+        {"labels": [0] * 9},
+        {"labels": [10] * 10},
+        {"labels": "0123456789"},
+    ],
+    indirect=True,
+)
+def test_pickles_of_another_content(pickles: Path) -> None:
+    with pytest.raises(
+        ValueError, match=r"^data_root: [^\n]*cifar-10-batches-py is damaged [^\n]*; delete it"
     ):
         cifar10.load(pickles)
 

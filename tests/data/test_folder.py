@@ -1,10 +1,12 @@
 import os
+import threading
 from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 
-from qat.data import folder
+from qat.data import cache, folder
 
 
 @pytest.fixture
@@ -123,11 +125,91 @@ def test_no_classes(tmp_path: Path) -> None:
 
 def test_classes_differ(tmp_path: Path, write_folder) -> None:
     write_folder(tmp_path, {"a": 1, "b": 1}, {"a": 1, "c": 1})
-    with pytest.raises(ValueError, match=r"^data_root: [^\n]*only one of them has b, c; [^\n]*$"):
+    with pytest.raises(ValueError, match=r"^data_root: [^\n]*only one of them has 'b', 'c'; [^\n]*$"):
         folder.load(tmp_path)
 
 
 def test_a_class_without_images(tmp_path: Path, write_folder) -> None:
     write_folder(tmp_path, {"a": 1, "b": 1}, {"a": 1, "b": 0})
-    with pytest.raises(ValueError, match=r"^data_root: no image in [^\n]*b; add [^\n]*$"):
+    with pytest.raises(ValueError, match=r"^data_root: no image in [^\n]*b'; add [^\n]*$"):
         folder.load(tmp_path)
+
+
+def test_the_shape_is_of_all_images(tmp_path: Path, write_folder) -> None:
+    write_folder(tmp_path, {"a": 2, "b": 2}, {"a": 1, "b": 1}, (1, 6, 5))
+    assert folder.shape(tmp_path) == ((1, 6, 5), 2)
+    Image.new("RGB", (5, 6), "red").save(tmp_path / "test" / "b" / "0000.png")
+    assert folder.shape(tmp_path) == ((3, 6, 5), 2)
+    assert folder.load(tmp_path).train_images.shape == (4, 3, 6, 5)
+    assert folder.shape(tmp_path) == ((3, 6, 5), 2)
+
+
+def test_the_cache_is_of_the_rules(tmp_path: Path, written, decoded: list[int], monkeypatch) -> None:
+    folder.load(tmp_path)
+    monkeypatch.setattr(folder, "RULES", "the rules of another version")
+    folder.load(tmp_path)
+    assert decoded == [7, 7]
+
+
+def test_classes_are_numbered_in_natural_order(tmp_path: Path, write_folder) -> None:
+    written = write_folder(tmp_path, {"10": 1, "2": 1, "1": 1}, {"10": 1, "2": 1, "1": 1})
+    for _ in range(2):  # decoded, then from the cache
+        data = folder.load(tmp_path)
+        assert data.class_names == ("1", "2", "10")
+        assert data.train_labels.tolist() == [0, 1, 2]
+        assert torch.equal(data.train_images[2], written["train/10/0000.png"])
+
+
+KINDS = ["pipe", "pipe behind a link", "folder", "device", "loop", "broken link"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_no_file_is_refused(tmp_path: Path, written, kind: str) -> None:
+    place = tmp_path / "train" / "a" / "0000.png"
+    place.unlink()
+    if kind == "pipe":
+        os.mkfifo(place)
+    elif kind == "folder":
+        place.mkdir()
+    elif kind == "pipe behind a link":
+        os.mkfifo(tmp_path / "pipe")
+        place.symlink_to(tmp_path / "pipe")
+    else:
+        place.symlink_to({"device": "/dev/zero", "loop": place}.get(kind, tmp_path / "nothing"))
+    errors = []
+
+    def run() -> None:
+        for step in (folder.load, folder.shape):
+            with pytest.raises(ValueError, match=r"^data_root: [^\n]*0000\.png'[^\n]*; [^\n]*remove it$"):
+                step(tmp_path)
+            errors.append(step)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(20)  # a pipe that is opened never ends
+    assert len(errors) == 2
+
+
+@pytest.mark.parametrize("target", ["loop", "nothing"])
+def test_a_class_that_leads_nowhere_is_refused(tmp_path: Path, written, target: str) -> None:
+    (tmp_path / "train" / "loop").symlink_to(tmp_path / "train" / target)
+    with pytest.raises(ValueError, match=r"^data_root: the link '[^\n]*loop' leads nowhere; [^\n]*$"):
+        folder.load(tmp_path)
+
+
+def test_a_pipe_in_the_place_of_the_cache(tmp_path: Path, written) -> None:
+    os.mkfifo(tmp_path / cache.NAME)
+    assert len(folder.load(tmp_path).train_images) == 5
+    assert (tmp_path / cache.NAME).is_file()
+
+
+def test_an_unreadable_folder_is_named(tmp_path: Path, written, monkeypatch) -> None:
+    def refuse(path: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    for step in (folder.load, folder.shape):
+        with pytest.raises(
+            ValueError, match=r"^data_root: cannot read '[^\n]*train' \(Permission denied\); [^\n]*$"
+        ):
+            step(tmp_path)

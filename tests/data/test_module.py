@@ -1,4 +1,6 @@
+import math
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from torch.utils.data import DistributedSampler
 
 from qat.data import ImageData
 from qat.data.mnist import load_embedded
+from qat.data.split import alternating_order
 
 TRAINER = {
     "accelerator": "cpu",
@@ -69,8 +72,9 @@ def test_batches_are_the_bytes_of_the_split() -> None:
     assert [len(labels) for _, labels in test] == [96] * 10 + [40]
     assert len(train) == 37 * 96  # of 3,600: the short batch is left out
     images = torch.cat([images for images, _ in test])
-    assert torch.equal(images, raw.test_images / 255)
-    assert torch.equal(torch.cat([labels for _, labels in test]), raw.test_labels)
+    order = alternating_order(raw.test_labels)
+    assert torch.equal(images, raw.test_images[order] / 255)
+    assert torch.equal(torch.cat([labels for _, labels in test]), raw.test_labels[order])
     assert images.dtype == torch.float32
     kept = {image.numpy().tobytes() for image in raw.train_images.float() / 255}
     seen = {image.numpy().tobytes() for image in torch.cat([train, *[images for images, _ in val]])}
@@ -160,15 +164,19 @@ def test_no_global_generator_moves() -> None:
     [
         ("batch_size", 0),
         ("batch_size", -3),
+        *(("batch_size", value) for value in (None, True, 1.5, math.nan, math.inf, "8", 10**20, [8])),
         ("seed", -1),
         ("seed", 2**32),
+        *(("seed", value) for value in (None, True, 0.5, math.nan, "1")),
         ("val_fraction", 0.0),
         ("val_fraction", 1.0),
-        ("val_fraction", float("nan")),
+        *(("val_fraction", value) for value in (math.nan, math.inf, None, True, "0.1")),
+        *(("augment", value) for value in (None, 1, "yes")),
+        ("data_root", 3),
     ],
 )
 def test_bad_arguments(argument: str, value: object) -> None:
-    with pytest.raises(ValueError, match=rf"^{argument} must [^\n]*got {value!r}; [^\n]*$"):
+    with pytest.raises(ValueError, match=rf"^{argument} must [^\n]*got {re.escape(repr(value))}; [^\n]*$"):
         ImageData(**{argument: value})
 
 
@@ -211,3 +219,38 @@ def test_a_resumed_run_sees_the_same_batches(tmp_path: Path) -> None:
     assert [number for number, _ in whole] == [0] * 7 + [1] * 7 + [2] * 7 + [3] * 7
     assert first + second == whole[:21]
     assert len({fed for _, fed in whole}) == 28
+
+
+@pytest.mark.parametrize("count", [10, 20, 50])
+def test_few_batches_hold_all_classes(count: int) -> None:
+    data = ImageData(batch_size=count)
+    for loader in (data.val_dataloader(), data.test_dataloader()):
+        for _, labels in loader:
+            assert torch.equal(labels.bincount(minlength=10), torch.full((10,), len(labels) // 10))
+
+
+def test_folders_alternate_too(tmp_path: Path, write_folder) -> None:
+    write_folder(tmp_path, {"a": 20, "b": 20}, {"a": 8, "b": 8}, (1, 6, 5))
+    data = ImageData("folder", str(tmp_path), batch_size=2, val_fraction=0.4)
+    for loader in (data.val_dataloader(), data.test_dataloader()):
+        assert all(sorted(labels.tolist()) == [0, 1] for _, labels in loader)
+
+
+@lightning
+@pytest.mark.parametrize("augment", [False, True])
+def test_one_batch_that_is_overfitted_holds_all_classes(augment: bool) -> None:
+    trainer = Trainer(max_epochs=2, overfit_batches=1, enable_checkpointing=False, **TRAINER)
+    model = Linear()
+    trainer.fit(model, datamodule=ImageData(batch_size=20, augment=augment))
+    assert len(model.fed) == 2
+    assert model.fed[0][1] == model.fed[1][1]
+    labels = model.fed[0][1].partition("[")[2].rstrip("]").split(", ")
+    assert sorted(labels) == sorted("0123456789" * 2)
+
+
+def test_classes_have_names(tmp_path: Path, write_folder) -> None:
+    assert ImageData("mnist5k").class_names == tuple("0123456789")
+    assert ImageData("mnist").class_names == tuple("0123456789")
+    assert ImageData("cifar10").class_names[3] == "cat"
+    write_folder(tmp_path, {"10": 2, "9": 2}, {"10": 1, "9": 1}, (1, 6, 5))
+    assert ImageData("folder", str(tmp_path)).class_names == ("9", "10")

@@ -43,3 +43,15 @@ def test_the_root_is_the_argument_then_the_variable_then_data(monkeypatch: pytes
     monkeypatch.delenv("QAT_DATA")
     assert resolve_root(None) == Path("data")
     assert resolve_root("~/x") == Path.home() / "x"
+
+
+@pytest.mark.parametrize("name", [None, 3, ["mnist"], {}])
+def test_a_name_that_is_no_text(name) -> None:
+    with pytest.raises(ValueError, match=r"^unknown data [^\n]*; [^\n]*$"):
+        data_shape(name)
+
+
+@pytest.mark.parametrize("root", [3, True, ["a"], "a\0b"])
+def test_a_root_that_is_no_path(root) -> None:
+    with pytest.raises(ValueError, match=r"^data_root must be the path of a folder, got [^\n]*; [^\n]*$"):
+        data_shape("mnist5k", root)

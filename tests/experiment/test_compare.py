@@ -22,7 +22,7 @@ SAVING = ("checkpointed", "packed", "packed_checkpointed")
 ALL = list(read_comparison(MAIN).setups | read_comparison(LIBRARY).setups)
 RESULT_KEYS = {
     *("schema", "setup", "sweep", "settings", "seed", "versions", "epochs", "test", "saved_bytes"),
-    *("gradient_norm", "displacement", "digests"),
+    *("gradient_norm", "displacement", "digests", "class_names"),
 }
 
 

@@ -189,6 +189,18 @@ def test_text_from_results_is_escaped(tmp_path, result_of, write_results):
     assert r'| `model.note\|d` | a\|b "c" \& \`d\` \<script>y\</script> |' in markdown
 
 
+def test_classes_are_named_as_text(tmp_path, result_of, write_results):
+    names = ["a|b", "<script>y</script>", "new\r\nline\u2028s", "`code`", "*/", "![i](j)", "caf\u00e9"]
+    results = [result_of(setup) | {"class_names": names} for setup in ("zero", "ste")]
+    page = write_report(write_results(tmp_path, results))
+    text = "a|b, <script>y</script>, new line s, `code`, */, ![i](j), caf\u00e9"
+    assert text in parsed(page).text
+    assert "script" not in parsed(page).count
+    assert parsed(page).count["img"] == 2
+    without = write_report(write_results(tmp_path / "old", [result_of("ste")]))
+    assert "class_names" not in parsed(without).text
+
+
 def test_a_broken_result_leaves_the_old_report(tmp_path, results, write_results):
     page = write_report(write_results(tmp_path, results[:4]))
     before = page.read_bytes()

@@ -4,7 +4,10 @@ from dataclasses import dataclass
 from math import prod
 
 from qat.export.c.memory_plan import plan_memory, row_slots
+from qat.export.c.text import c_string
 from qat.export.integers.program import Program
+
+POINTER = 4  # bytes, on a chip of 32 bits
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,8 @@ class StoredCodes:
 class Network:
     """The variables of the template; a step is meant by its number. The sizes are those of `CSource`."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, class_names: tuple[str, ...] = ()) -> None:
+        self.class_names = [c_string(name) for name in class_names]
         self.program, self.steps = program, program.steps
         self.places, self.wide = plan_memory(self.steps)
         self.arena = max((place.stop for place in self.places.values()), default=0)
@@ -52,7 +56,10 @@ class Network:
         self.divides = any(step.settings.get("divisor", 1) > 1 for step in self.steps)
         # `code_at` may read one byte behind a weight.
         self.weights = sum(len(step.packed_weight) + 1 for step in self.steps if step.op == "conv")
-        self.flash = self.weights + sum(c.bytes for constants in self.constants.values() for c in constants)
+        names = sum(POINTER + len(name.encode()) + 1 for name in class_names)
+        self.flash = (
+            names + self.weights + sum(c.bytes for constants in self.constants.values() for c in constants)
+        )
         self.ram = self.arena + 4 * sum(self.wide.values()) + sum(rows.values())
 
     def _stored_codes(self) -> dict[int, StoredCodes]:

@@ -1,7 +1,9 @@
 """An integer network as one C99 file: weights as constant arrays, integers only, no heap."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -9,6 +11,15 @@ from qat.export.c.network import Network
 from qat.export.integers.model import IntegerModel
 from qat.export.integers.program import Step
 from qat.whole_file import write_whole
+
+
+def in_comment(name: str) -> str:
+    """A name as part of a comment in C: all but letters, digits and `/.-_ ` as in a URL (`*` is %2A).
+
+    So it cannot end the comment, continue it in another line, or show something else than the compiler reads.
+    """
+    return quote(name, safe="/.-_ ", errors="surrogatepass")
+
 
 TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent),
@@ -19,6 +30,7 @@ TEMPLATES = Environment(
     keep_trailing_newline=True,
     undefined=StrictUndefined,
 )
+TEMPLATES.filters["in_comment"] = in_comment
 
 
 @dataclass(frozen=True)
@@ -34,24 +46,24 @@ class CSource:
         return f"flash {self.flash:,} bytes ({self.weights:,} of weights) and code, RAM {self.ram:,} bytes"
 
 
-def write_c(model: IntegerModel, path: str | Path) -> CSource:
+def write_c(model: IntegerModel, path: str | Path, class_names: Sequence[str] | None = None) -> CSource:
     """Write a network in integers as one C99 file with `int predict(const uint8_t *input, int32_t *logits)`.
 
-    It includes <stdint.h> alone, and gives the predictions and logits of `model` to the last bit. The file is
-    written whole or not at all.
+    It includes <stdint.h> alone, and gives the predictions and logits of `model` to the last bit. With class
+    names it has `const char *predict_class_name(int number)` too. The file is written whole or not at all.
 
     Raises:
-        ValueError: a weight or an activation has more than 8 bits.
+        ValueError: a weight or an activation has more than 8 bits; there is not one name for each class.
     """
-    source = c_source(model)
+    source = c_source(model, class_names)
     write_whole(path, source.text)
     return source
 
 
-def c_source(model: IntegerModel) -> CSource:
+def c_source(model: IntegerModel, class_names: Sequence[str] | None = None) -> CSource:
     """The content of the file and its sizes; see `write_c`."""
     _check_bits(model.program.steps)
-    network = Network(model.program)
+    network = Network(model.program, model.check_class_names(class_names))
     text = TEMPLATES.get_template("network.c").render(vars(network))
     return CSource(text, network.flash, network.weights, network.ram)
 

@@ -1,6 +1,6 @@
 """The trained network in integers alone, run on the CPU as the reference for what is deployed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,7 @@ from qat.export.integers import reader
 from qat.export.integers.lowering import lower
 from qat.export.integers.program import IntArray, Program, ReaderInput
 from qat.export.trained_model import codes_of_trained, run_trained
+from qat.names import check_class_names
 from qat.progress import tracked
 
 BATCH = 50  # images
@@ -74,6 +75,10 @@ class IntegerModel:
     def predict(self, images: Tensor) -> IntArray:
         """The class of each image: the first with the largest logit. Shape: `(N, C, H, W)` -> `(N,)`."""
         return self(self.codes(images)).argmax(axis=1)
+
+    def check_class_names(self, names: Sequence[str] | None) -> tuple[str, ...]:
+        """The names of the classes; empty for None. Raises ValueError if there is not one for each logit."""
+        return () if names is None else check_class_names(names, self.program.steps[-1].shape[0])
 
     def compare(self, images: Tensor) -> IntegerAgreement:
         """Run both networks on images `(N, C, H, W)` and count what differs."""

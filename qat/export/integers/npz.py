@@ -2,6 +2,7 @@
 
 import io
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +14,26 @@ from qat.export.integers.program import IntArray
 from qat.whole_file import write_whole
 
 
-def write_npz(model: IntegerModel, path: str | Path) -> Path:
+def write_npz(model: IntegerModel, path: str | Path, class_names: Sequence[str] | None = None) -> Path:
     """Write a network in integers: its steps in their order, as JSON, and their arrays.
 
     Weights are packed: `(code - low) / step` in `bits` bits each, lowest bit first. Multipliers and biases
     are int32, shifts uint8. Step 0 holds the grid of the input, each `rescale` the grid that it rounds to,
-    and the last one the grid of the logits. The file is written whole or not at all.
+    and the last one the grid of the logits. The array `class_names` holds the class names, if they are given.
+    The file is written whole or not at all.
+
+    Raises:
+        ValueError: there is not one name for each class.
     """
-    return write_whole(path, npz_bytes(model))
+    return write_whole(path, npz_bytes(model, class_names))
 
 
-def npz_bytes(model: IntegerModel) -> bytes:
+def npz_bytes(model: IntegerModel, class_names: Sequence[str] | None = None) -> bytes:
     """The content of the file. The same network gives the same bytes."""
     steps, arrays = model.program.for_reader()
     stored: dict[str, Any] = {}
+    if names := model.check_class_names(class_names):
+        stored["class_names"] = np.array(names)
     for key, array in arrays.items():
         number, name = key.split(".")
         if name == "weight":

@@ -1,9 +1,9 @@
 """Reads an integer network from an .npz file and runs it, with NumPy alone: `python reader.py FILE CODES`.
 
-The file holds `steps`, a list in JSON, and arrays named `<step>.<name>`. Step 0 is the input; each other step
-computes integers `(N, C, H, W)` from those of earlier steps. Sums are computed in float64, because NumPy
-multiplies matrices of floats many times faster than of integers. They are exact: float64 holds integers up to
-2^53.
+The file holds `steps`, a list in JSON, arrays named `<step>.<name>`, and perhaps `class_names`. Step 0 is the
+input; each other step computes integers `(N, C, H, W)` from those of earlier steps. Sums are computed in
+float64, because NumPy multiplies matrices of floats many times faster than of integers. They are exact:
+float64 holds integers up to 2^53.
 """
 
 import json
@@ -20,7 +20,7 @@ Step = dict[str, Any]
 def load(path: str) -> tuple[list[Step], dict[str, Array]]:
     """The steps and arrays of a file, with the weights unpacked."""
     with np.load(path) as file:
-        arrays = {name: file[name] for name in file.files}
+        arrays = {name: file[name] for name in file.files if name != "class_names"}
     steps = json.loads(str(arrays.pop("steps")))
     for number, step in enumerate(steps):
         if step["op"] == "conv":

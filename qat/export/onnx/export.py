@@ -1,6 +1,7 @@
 """Writes a model as an ONNX file, and runs the file before it is written."""
 
 import json
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from qat.export.onnx.torch_export import clean, torch_export
 from qat.export.onnx.verify import refuse_differences
 from qat.export.readiness import activation_quantizers, check_ready, layer_of
 from qat.layers import QuantLayer
+from qat.names import check_class_names
 from qat.quantizers import Quantizer
 from qat.whole_file import check_folder, write_whole
 
@@ -30,6 +32,7 @@ def export_onnx(
     opset: int = 25,
     fold: bool = False,
     run: str = "",
+    class_names: Sequence[str] | None = None,
 ) -> Path:
     """Write a model as an ONNX file that computes what the model computes in eval mode.
 
@@ -50,6 +53,7 @@ def export_onnx(
         fold: whether a BatchNorm between a layer and its activation is folded into the layer's scales and
             bias. A `deployable` model has none left.
         run: where the model comes from, for the metadata.
+        class_names: the name of each class, for the metadata: `class_names`, a list in JSON.
 
     Raises:
         ValueError: the model is not ready (never calibrated, in a float phase), leaves the graph (through
@@ -65,7 +69,17 @@ def export_onnx(
             raise ValueError(f"example must be of batches of floating-point numbers; got {got}")
     content = onnx_bytes(model, args, opset, fold, run)
     refuse_differences(model, content, _random_batch(args))
+    if class_names is not None:
+        content = _with_class_names(content, class_names)
     return write_whole(path, content)
+
+
+def _with_class_names(content: bytes, names: Sequence[str]) -> bytes:
+    proto = onnx.load_from_string(content)
+    sizes = [size.dim_value for size in proto.graph.output[0].type.tensor_type.shape.dim]
+    classes = sizes[1] if len(sizes) > 1 else 0
+    proto.metadata_props.add(key="class_names", value=json.dumps(check_class_names(names, classes)))
+    return proto.SerializeToString(deterministic=True)
 
 
 def onnx_bytes(model: nn.Module, args: tuple[Tensor, ...], opset: int, fold: bool, run: str) -> bytes:
