@@ -6,9 +6,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.multiprocessing.reductions import StorageWeakRef
 
-from qat.torch_private import TorchDispatchMode, tensors_in
+from qat.torch_private import StorageWeakRef, TorchDispatchMode, tensors_in
 
 # The layers that fold -> the number of dimensions that their output must have: without a batch, or where a
 # linear layer runs over a sequence, the channels lie on another axis than BatchNorm's.
