@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from qat.memory.packing import CheckpointPacking
+from qat.memory.sequential import WatchedSequential
 from qat.memory.versions import RecomputedVersions
 from qat.module_state import call_on, copy_buffers, preserve_modes
 from qat.torch_private import empty_buffers, tensors_in, tree_flatten, tree_leaves, tree_unflatten, version_of
@@ -38,15 +39,22 @@ class Checkpointed(nn.Module):
     """
 
     is_checkpointed: ClassVar[bool] = True  # `quantize` refuses modules that have this attribute
+    plain: ClassVar[type[nn.Module]]  # the old class of the block
 
-    def __new__(cls, block: nn.Module) -> Any:
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        if cls is not Checkpointed:  # torch's containers make a slice with their own class
+            return Checkpointed(cls.plain(*args, **kwargs))
+        block: Any
+        (block,) = args or kwargs.values()
         if isinstance(block, Checkpointed):
             raise ValueError("the block is checkpointed already; once is enough")
+        if not is_called(block):
+            raise ValueError(f"a {type(block).__name__} is never called itself; checkpoint its parts")
         base: Any = type(block)
         block.__class__ = _checkpointed(base)
         return block
 
-    def __init__(self, block: nn.Module) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         pass  # Python calls this on the block that `__new__` returned, which is initialized already
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -126,7 +134,7 @@ class Checkpointed(nn.Module):
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         # The class is created at run time and cannot be imported by name, so copies and pickles create it.
-        return _blank, (type(self).__mro__[2],), self.__getstate__()
+        return _blank, (self.plain,), self.__getstate__()
 
 
 @torch.library.custom_op("qat::snapshot", mutates_args=())
@@ -153,8 +161,14 @@ class _Body(nn.Module):
 
 @cache
 def _checkpointed(base: Any) -> Any:
-    return type(f"Checkpointed{base.__name__}", (Checkpointed, base), {})
+    watched = (WatchedSequential,) if issubclass(base, nn.Sequential) else ()
+    return type(f"Checkpointed{base.__name__}", (Checkpointed, *watched, base), {"plain": base})
 
 
 def _blank(base: Any) -> Any:
     return object.__new__(_checkpointed(base))
+
+
+def is_called(block: nn.Module) -> bool:
+    """Whether the module has a forward; an `nn.ModuleList` has none."""
+    return type(block).forward is not nn.Module.forward or "forward" in vars(block)

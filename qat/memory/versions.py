@@ -1,4 +1,4 @@
-"""Autograd's check for saved tensors that were changed in place; under saved-tensor hooks it leaves that out."""
+"""Autograd's check for saved tensors that were changed in place, which it leaves out under hooks."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
