@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from threading import get_ident
 from typing import Any
 
 from torch import Tensor, nn
@@ -55,16 +56,25 @@ def hook_forwards(
 ) -> Iterator[None]:
     """Call functions around the forward of each submodule, and remove them when the block ends.
 
+    They are called in this thread alone; the model may run in others meanwhile.
+
     Args:
         module: the root, whose name is empty.
         before: called with the submodule's name, the submodule and its inputs.
         after: called with the same and the output; a result other than None replaces the output.
     """
 
-    def pre_hook(name: str, part: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        before(name, part, [*args, *kwargs.values()])
+    thread = get_ident()
 
-    def hook(name: str, part: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
+    # Another thread may call a hook that is registered only half, without the keyword arguments.
+    def pre_hook(name: str, part: nn.Module, args: tuple[Any, ...], *kwargs: dict[str, Any]) -> None:
+        if get_ident() == thread:
+            before(name, part, [*args, *kwargs[0].values()])
+
+    def hook(name: str, part: nn.Module, args: tuple[Any, ...], *rest: Any) -> Any:
+        if get_ident() != thread:
+            return None
+        kwargs, output = rest
         return after(name, part, [*args, *kwargs.values()], output)
 
     handles = []

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from qat.gradients import ROUNDINGS, Rounding, RoundingName
+from qat.layers.private_random import PrivateRandom
 from qat.names import match_names, unknown_name
 from qat.quantizers import ActivationObserverName, ActivationScaleName, WeightObserverName, WeightScaleName
 from qat.quantizers.grid import WIDTHS, check_bits
@@ -192,7 +193,7 @@ def _try_rounding(rounding: Callable[[Tensor], Any]) -> None:
     """Refuse a callable that does not return a tensor for a tensor, by a call."""
     x = torch.tensor([0.25, 1.75])
     try:
-        with torch.random.fork_rng(devices=[]):  # leave the global generator as it is
+        with PrivateRandom():
             y = rounding(x)
     except Exception as error:  # a user-defined function may raise anything
         y = error

@@ -133,8 +133,9 @@ def test_copies_read_their_own_batchnorm() -> None:
     twin = copy.deepcopy(model)
     assert isinstance(twin[0], DeployableConv2d)
     assert isinstance(twin[1], FoldedBatchNorm2d)
-    assert twin[0].norms == (twin[1],)
-    assert twin[0].sources == (twin[0].input_quantizer,)
+    assert twin[0].norm is twin[1]
+    assert twin[1].fold is twin[0].fold
+    assert twin[0].source is None
 
 
 def test_checkpointed_equals_plain() -> None:
