@@ -23,6 +23,14 @@ def is_unset(quantizer: Any) -> bool:
     return unset is not None
 
 
+def expect_state(model: nn.Module) -> nn.Module:
+    """Let a model be evaluated before its first batch, as Lightning does to check the validation."""
+    for module in model.modules():
+        if isinstance(module, Quantizer):
+            vars(module).pop("unset", None)
+    return model
+
+
 def quantized(module: nn.Module, quantizer: Any, x: Tensor, **options: bool) -> Tensor:
     """`quantizer(x)`; in eval mode of the module it warns, once, of a scale that nothing has set."""
     may_be_unset = not module.training and getattr(quantizer, "unset", None) is not None
