@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.modules.lazy import LazyModuleMixin
 
 from qat.layers.private_random import PrivateRandom
+from qat.layers.unset import EXAMPLE
 from qat.module_state import call_on, hook_forwards, preserve_modes
 from qat.torch_private import tensors_in
 
@@ -56,6 +57,7 @@ def run_example(
                     stack.enter_context(torch.autocast(kind, enabled=False))
                 for context in (torch.no_grad(), PrivateRandom(), _uncompiled(), listener):
                     stack.enter_context(context)
+                stack.callback(EXAMPLE.reset, EXAMPLE.set(True))
                 return call_on(model, buffers, args)
         except Exception as error:  # a user-defined model may raise anything
             name = listener.path[-1] if listener.path else ""

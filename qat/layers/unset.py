@@ -1,12 +1,16 @@
 """Scales that nothing has set yet, in a model that was built from zeros and neither trained nor loaded."""
 
 import warnings
+from contextvars import ContextVar
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from qat.quantizers import PowerOfTwo, Quantizer
+from qat.torch_private import without_torch_function
+
+EXAMPLE: ContextVar[bool] = ContextVar("example", default=False)  # whether only an example runs
 
 
 def mark_unset(quantizer: Any, name: str, sample: Tensor) -> None:
@@ -34,7 +38,7 @@ def expect_state(model: nn.Module) -> nn.Module:
 def quantized(module: nn.Module, quantizer: Any, x: Tensor, **options: bool) -> Tensor:
     """`quantizer(x)`; in eval mode of the module it warns, once, of a scale that nothing has set."""
     may_be_unset = not module.training and getattr(quantizer, "unset", None) is not None
-    if may_be_unset and not torch.compiler.is_compiling() and is_unset(quantizer):
+    if may_be_unset and not torch.compiler.is_compiling() and not EXAMPLE.get() and is_unset(quantizer):
         name, quantizer.unset = quantizer.unset[0], None
         warnings.warn(
             f"{name}: its range was never measured, so the outputs mean nothing; train the model, load a "
@@ -47,4 +51,5 @@ def quantized(module: nn.Module, quantizer: Any, x: Tensor, **options: bool) -> 
 
 def _statistic(quantizer: Quantizer) -> Any:
     scale: Any = quantizer.scale.inner if isinstance(quantizer.scale, PowerOfTwo) else quantizer.scale
-    return getattr(scale, scale.statistic).tolist()
+    with without_torch_function():  # an export would take it for a part of the model
+        return getattr(scale, scale.statistic).tolist()
