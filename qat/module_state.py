@@ -30,8 +30,8 @@ def call_on(
 
     The module writes to these tensors; its own stay untouched.
     """
-    # `copy_buffers` names each slot once. With tie_weights torch would fill a slot of a module that is
-    # registered twice two times over, and put the copy back at the end.
+    # If a module is registered under two names, `copy_buffers` lists its buffers under both. With tie_weights
+    # torch would replace such a buffer twice, and at the end restore the copy instead of the buffer.
     return functional_call(
         module, dict[str, Any](buffers), tuple(args), dict(kwargs or {}), tie_weights=False
     )

@@ -149,7 +149,7 @@ class Quantization:
         return replace(self, deployable=False, power_of_two=True, weight_observer=observer)
 
     def overridden_input_options(self, name: str) -> dict[str, Any]:
-        """The options of a layer's input quantizer that `layers` itself sets."""
+        """Those overrides under `layers` that apply to the input quantizer of the named layer."""
         override = next((own for glob, own in self.layers.items() if fnmatchcase(name, glob)), {})
         return {key: value for key, value in override.items() if key not in OF_WEIGHTS}
 

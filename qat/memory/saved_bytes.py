@@ -57,7 +57,7 @@ def saved_bytes(model: nn.Module, batch: Tensor | tuple[Any, ...]) -> SavedBytes
     running = [""]
 
     def pack(x: Tensor) -> SavedTensor:
-        # x itself where possible, and no alias: packing uses the codes again for as long as they exist.
+        # Keep x itself if it has no graph: packing finds out by this tensor whether its codes still exist.
         held = SavedTensor(x.detach() if x.requires_grad else x, SavedVersion(x))
         saved.append((running[-1], ref(held)))
         return held

@@ -59,8 +59,8 @@ class Packing(TorchFunctionMode):
     def __init__(self, outer: "Packing | None" = None) -> None:
         super().__init__()
         self._outer = outer
-        # Storage -> the version of its tensor, and its format. A weak reference also keeps the storage's
-        # address from being used again.
+        # Storage -> the version of its tensor, and its format. While a weak reference exists, no other
+        # storage gets the same address.
         self._formats: dict[StorageWeakRef, tuple[int, StorageFormat]] = {}
         self._next_cleanup = 64  # entries
         self.closed = False
@@ -80,8 +80,8 @@ class Packing(TorchFunctionMode):
         # The hook is global: it is also called in other threads, and where nothing is saved.
         if current() is not self or not torch.is_grad_enabled():
             return
-        # torch never releases hooks that get keyword arguments, so this one does not see `relu=True`. In eval
-        # mode a dynamic scale depends on it.
+        # This hook does not see the argument `relu=True`, because torch would never release a global hook
+        # that gets keyword arguments. Without it only a dynamic scale in eval mode would be another one.
         if _is_on_grid(module) and module.enabled and args and _fills_storage(output):
             if module.scale.is_dynamic and not module.training:
                 return

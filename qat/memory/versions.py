@@ -17,7 +17,7 @@ class SavedVersion:
     """The memory of a tensor that autograd saves, and how often it had been changed in place by then."""
 
     def __init__(self, x: Tensor) -> None:
-        # A weak reference, which also keeps the address from being used again.
+        # While a weak reference exists, no other storage gets the same address.
         self._storage = StorageWeakRef(x.untyped_storage()) if x.layout == torch.strided else id(x)
         self._version = version_of(x)
 
