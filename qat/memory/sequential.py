@@ -36,11 +36,11 @@ def _watched(block: nn.Module, parts: list[nn.Module], caller: FrameType) -> lis
         and any(frame.f_code.co_name == "_call_impl" for frame in _stack(caller))
     ):
         for part in parts:
-            _Watch(block, part)
+            PartWatch(block, part)
     return parts
 
 
-class _Watch:
+class PartWatch:
     """A hook before the next call of a part."""
 
     def __init__(self, block: nn.Module, part: nn.Module) -> None:
