@@ -17,27 +17,28 @@ class WatchedSequential(nn.Sequential):
     """
 
     def __iter__(self) -> Iterator[nn.Module]:
-        return iter(_watched(self, list(super().__iter__()), sys._getframe(1)))
+        parts = list(super().__iter__())
+        if _is_checkpointing(self):
+            _watch(self, parts, sys._getframe(1))
+        return iter(parts)
 
     def named_children(self) -> Iterator[tuple[str, nn.Module]]:
         parts = dict(super().named_children())
-        _watched(self, list(parts.values()), sys._getframe(1))
+        if _is_checkpointing(self):
+            _watch(self, list(parts.values()), sys._getframe(1))
         return iter(parts.items())
 
     def __getitem__(self, index: Any) -> Any:
         found = super().__getitem__(index)
-        return found if isinstance(index, slice) else _watched(self, [found], sys._getframe(1))[0]
+        if not isinstance(index, slice) and _is_checkpointing(self):
+            _watch(self, [found], sys._getframe(1))
+        return found
 
 
-def _watched(block: nn.Module, parts: list[nn.Module], caller: FrameType) -> list[nn.Module]:
-    if (
-        _is_checkpointing(block)
-        and not _runs(block, caller)
-        and any(frame.f_code.co_name == "_call_impl" for frame in _stack(caller))
-    ):
+def _watch(block: nn.Module, parts: list[nn.Module], caller: FrameType) -> None:
+    if not _runs(block, caller) and any(frame.f_code.co_name == "_call_impl" for frame in _stack(caller)):
         for part in parts:
             PartWatch(block, part)
-    return parts
 
 
 class PartWatch:
