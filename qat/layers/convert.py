@@ -24,7 +24,7 @@ from qat.layers.trace import CONV_AND_LINEAR, ModelTrace
 from qat.quantizers import Quantizer
 from qat.torch_private import tensors_in
 
-LOST = 8  # the ratio of two ranges at which the smaller one loses three bits
+LOST = 32  # the ratio of two ranges at which the smaller one loses five bits
 
 
 def quantize(model: nn.Module, config: Quantization, example: Tensor | tuple[Any, ...]) -> nn.Module:
