@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from threading import get_ident
 from typing import Any
 
 from torch import Tensor, nn
@@ -29,8 +30,8 @@ def call_on(
 
     The module writes to these tensors; its own stay untouched.
     """
-    # `copy_buffers` names each slot once. With tie_weights torch would fill a slot of a module that is
-    # registered twice two times over, and put the copy back at the end.
+    # If a module is registered under two names, `copy_buffers` lists its buffers under both. With tie_weights
+    # torch would replace such a buffer twice, and at the end restore the copy instead of the buffer.
     return functional_call(
         module, dict[str, Any](buffers), tuple(args), dict(kwargs or {}), tie_weights=False
     )
@@ -55,16 +56,25 @@ def hook_forwards(
 ) -> Iterator[None]:
     """Call functions around the forward of each submodule, and remove them when the block ends.
 
+    They are called in this thread alone; the model may run in others meanwhile.
+
     Args:
         module: the root, whose name is empty.
         before: called with the submodule's name, the submodule and its inputs.
         after: called with the same and the output; a result other than None replaces the output.
     """
 
-    def pre_hook(name: str, part: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        before(name, part, [*args, *kwargs.values()])
+    thread = get_ident()
 
-    def hook(name: str, part: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
+    # Another thread may call a hook that is registered only half, without the keyword arguments.
+    def pre_hook(name: str, part: nn.Module, args: tuple[Any, ...], *kwargs: dict[str, Any]) -> None:
+        if get_ident() == thread:
+            before(name, part, [*args, *kwargs[0].values()])
+
+    def hook(name: str, part: nn.Module, args: tuple[Any, ...], *rest: Any) -> Any:
+        if get_ident() != thread:
+            return None
+        kwargs, output = rest
         return after(name, part, [*args, *kwargs.values()], output)
 
     handles = []

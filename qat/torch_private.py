@@ -9,10 +9,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 __all__ = [
+    "StorageWeakRef",
     "TorchDispatchMode",
     "empty_buffers",
     "has_forward_hooks",

@@ -7,6 +7,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.overrides import TorchFunctionMode
 
 from qat.torch_private import (
+    StorageWeakRef,
     empty_buffers,
     has_forward_hooks,
     innermost_saved_tensors_hooks,
@@ -58,6 +59,17 @@ def test_hooks_on_a_forward(register: str) -> None:
     assert not has_forward_hooks(module)
     getattr(module, register)(lambda *_: None)
     assert has_forward_hooks(module)
+
+
+def test_a_weak_reference_to_a_storage() -> None:
+    x = torch.zeros(2)
+    reference = StorageWeakRef(x.untyped_storage())
+    assert reference == StorageWeakRef(x.view(2).detach().untyped_storage())
+    assert reference != StorageWeakRef(torch.zeros(2).untyped_storage())
+    assert {reference: 1}[StorageWeakRef(x.untyped_storage())] == 1
+    assert not reference.expired()
+    del x
+    assert reference.expired()
 
 
 def test_the_innermost_saved_tensors_hooks() -> None:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from qat.gradients import ROUNDINGS, Rounding, RoundingName
+from qat.layers.private_random import PrivateRandom
 from qat.names import match_names, unknown_name
 from qat.quantizers import ActivationObserverName, ActivationScaleName, WeightObserverName, WeightScaleName
 from qat.quantizers.grid import WIDTHS, check_bits
@@ -148,7 +149,7 @@ class Quantization:
         return replace(self, deployable=False, power_of_two=True, weight_observer=observer)
 
     def overridden_input_options(self, name: str) -> dict[str, Any]:
-        """The options of a layer's input quantizer that `layers` itself sets."""
+        """Those overrides under `layers` that apply to the input quantizer of the named layer."""
         override = next((own for glob, own in self.layers.items() if fnmatchcase(name, glob)), {})
         return {key: value for key, value in override.items() if key not in OF_WEIGHTS}
 
@@ -192,7 +193,7 @@ def _try_rounding(rounding: Callable[[Tensor], Any]) -> None:
     """Refuse a callable that does not return a tensor for a tensor, by a call."""
     x = torch.tensor([0.25, 1.75])
     try:
-        with torch.random.fork_rng(devices=[]):  # leave the global generator as it is
+        with PrivateRandom():
             y = rounding(x)
     except Exception as error:  # a user-defined function may raise anything
         y = error

@@ -6,9 +6,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.multiprocessing.reductions import StorageWeakRef
 
-from qat.torch_private import TorchDispatchMode, tensors_in
+from qat.torch_private import StorageWeakRef, TorchDispatchMode, tensors_in
 
 # The layers that fold -> the number of dimensions that their output must have: without a batch, or where a
 # linear layer runs over a sequence, the channels lie on another axis than BatchNorm's.
@@ -34,9 +33,9 @@ class LayerCall:
 class ConsumerRecorder(TorchDispatchMode):
     """Sees each operator that reads `state`, the parameters and buffers by name, or the output of a layer.
 
-    It also sees those inside of custom autograd Functions. It holds outputs by weak references only: an
-    output whose memory still exists after the forward is kept by an attribute, a hook or an object that the
-    model returned, and may be read later.
+    It also sees the operators inside of custom autograd Functions. It keeps no output alive itself. If the
+    memory of an output still exists after the forward, an attribute, a hook or an object that the model
+    returned keeps it, and may read it later.
     """
 
     def __init__(self, state: dict[str, Tensor]) -> None:
@@ -47,8 +46,8 @@ class ConsumerRecorder(TorchDispatchMode):
         self.norm_inputs: dict[str, list[LayerCall | None]] = {}
         self._addresses = {name: address_of(x) for name, x in state.items()}
         self._state_consumers: dict[int, set[str]] = {place: set() for place in self._addresses.values()}
-        # By storage, so that an alias which no operator made (`y.data`) counts as the output itself. A weak
-        # reference also keeps the storage's address from being used again.
+        # By storage, so that an alias which no operator made (`y.data`) counts as the output itself. While a
+        # weak reference exists, no other storage gets the same address.
         self._by_storage: dict[StorageWeakRef, LayerCall] = {}
 
     def __torch_dispatch__(

@@ -1,22 +1,30 @@
 """Convert a float model: every convolution and linear layer gets both operands on a grid."""
 
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from qat.layers.activation import QUANT_ACTIVATIONS
-from qat.layers.config import Quantization
-from qat.layers.deployable import absorb_batchnorm, find_folds
-from qat.layers.example import arguments, check_model
-from qat.layers.insert import QUANT_LAYERS, quantize_activation, quantize_layer
+from qat.layers.config import FLOAT, Quantization
+from qat.layers.deployable import absorb_batchnorm, plan_absorbing
+from qat.layers.example import arguments, check_model, check_trainable
+from qat.layers.insert import (
+    QUANT_LAYERS,
+    quantize_activation,
+    quantize_layer,
+    quantizer_of_activation,
+    quantizer_of_weight,
+)
 from qat.layers.layer import QuantLayer
-from qat.layers.specs import quant_specs
+from qat.layers.specs import QuantSpec, quant_specs
 from qat.layers.trace import CONV_AND_LINEAR, ModelTrace
 from qat.quantizers import Quantizer, check_state
 from qat.torch_private import tensors_in
+
+LOST = 32  # the ratio of two ranges at which the smaller one loses five bits
 
 
 def quantize(model: nn.Module, config: Quantization, example: Tensor | tuple[Any, ...]) -> nn.Module:
@@ -42,14 +50,18 @@ def quantize(model: nn.Module, config: Quantization, example: Tensor | tuple[Any
 
     Raises:
         ValueError: the model is quantized already, is lazy or TorchScript, or has nothing to quantize; the
-            example has no batch of 2 samples or does not run through the model; inference mode is on; a
+            example has no batch of 2 samples or does not run through the model; inference mode is on, or the
+            model was made in it; a
             pattern in `config.layers` matches no layer or only layers that earlier patterns match, or asks
             for a float input of a layer that shares a quantized activation with others; with `deployable`, a
             BatchNorm does not fold or a layer is of a kind that integers do not reproduce.
 
+        An error leaves the model as it was.
+
     Warns:
-        UserWarning: a convolution or linear layer stays float, because it did not run as a plain one; or the
-            example is negative somewhere although `input_signed` is False.
+        UserWarning: a convolution or linear layer stays float, because it did not run as a plain one; a layer
+            that runs several times has one range for inputs of very different size; or the example is
+            negative somewhere although `input_signed` is False.
     """
     args = _checked(model, config, example)
     trace = ModelTrace(lambda m: _is_plain(m, QUANT_LAYERS), lambda m: _is_plain(m, QUANT_ACTIVATIONS))
@@ -63,16 +75,26 @@ def quantize(model: nn.Module, config: Quantization, example: Tensor | tuple[Any
         warnings.warn(text, stacklevel=2)
     # What may raise comes before the first change of the model.
     activation_specs, layer_specs = quant_specs(trace, config)
-    folds = find_folds(model, args) if config.deployable else None
-    for spec in activation_specs:
-        quantize_activation(model.get_submodule(spec.name), spec, trace.activations[spec.name].samples)
+    norms = plan_absorbing(model, args, layer_specs) if config.deployable else None
+    _warn_of_shared_ranges(trace, layer_specs)
+    activations = [
+        (model.get_submodule(spec.name), quantizer_of_activation(spec, trace.activations[spec.name].samples))
+        for spec in activation_specs
+    ]
+    parts = []
     for spec in layer_specs:
-        quantize_layer(model.get_submodule(spec.name), spec, trace.consumers[spec.name].samples)
+        layer = model.get_submodule(spec.name)
+        for_input = quantizer_of_activation(spec, trace.consumers[spec.name].samples)
+        parts.append((layer, quantizer_of_weight(spec, layer), for_input))
+    for activation, quantizer in activations:
+        quantize_activation(activation, quantizer)
+    for layer, for_weight, for_input in parts:
+        quantize_layer(layer, for_weight, for_input)
     for module in model.modules():
         if isinstance(module, nn.TransformerEncoderLayer) and isinstance(module.linear1, QuantLayer):
             module.activation_relu_or_gelu = 0  # else its fast path in eval mode reads the float weights
-    if folds is not None:
-        absorb_batchnorm(model, folds, layer_specs)
+    if norms is not None:
+        absorb_batchnorm(model, norms, layer_specs)
     model.register_load_state_dict_pre_hook(check_state)  # before any layer is loaded
     return model
 
@@ -89,11 +111,27 @@ def _checked(model: nn.Module, config: Quantization, example: Any) -> tuple[Any,
         raise ValueError("the model is quantized already; quantize a fresh float model instead")
     if torch.is_inference_mode_enabled():
         raise ValueError("quantize cannot run in inference mode, whose tensors do not train; leave it first")
+    check_trainable(model)
     args = arguments(example, at_least=2)
     if not config.input_signed and any((x < 0).any() for x in tensors_in(args)):
         text = "the example holds negative values, which input_signed=False clips to 0; set it to True"
         warnings.warn(text, stacklevel=3)
     return args
+
+
+def _warn_of_shared_ranges(trace: ModelTrace, specs: Sequence[QuantSpec]) -> None:
+    """Warn of layers that quantize the inputs of several calls with a scale that fits only some of them."""
+    for spec in specs:
+        samples = trace.consumers[spec.name].samples
+        largest = [float(sample.abs().max()) if sample.numel() else 0.0 for sample in samples]
+        if spec.input_bits < FLOAT and max(largest) > LOST * min(largest):
+            numbers = ", ".join(f"{x:.3g}" for x in largest)
+            warnings.warn(
+                f"{spec.name} runs {len(samples)} times with one range for all inputs, whose largest "
+                f"magnitudes are {numbers}: small inputs lose most of their codes; use a copy of the layer "
+                "for each call",
+                stacklevel=3,
+            )
 
 
 def _is_plain(module: nn.Module, kinds: Collection[type[nn.Module]]) -> bool:

@@ -1,19 +1,41 @@
 """Layers that integers reproduce in eval mode: BatchNorm is folded before the weight is quantized."""
 
-import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from qat.layers.folding import fold_batchnorm
+from qat.layers.folding import find_folds
+from qat.layers.insert import QUANT_LAYERS
 from qat.layers.layer import QuantConv2d, QuantLayer, QuantLinear
 from qat.layers.specs import QuantSpec
 from qat.quantizers import Quantizer
 
 SMALLEST_FACTOR = 2.0**-24  # of a BatchNorm: a gamma of 0 must not divide by 0
 EXACT = 2**22  # the largest code of a bias; float32 sums with a larger one would be rounded
+
+
+@dataclass(eq=False)
+class Place:
+    """A place in the tree of modules. Tools may put another module there (`convert_sync_batchnorm`)."""
+
+    parent: nn.Module
+    name: str
+
+    @property
+    def module(self) -> Any:
+        """The module that is there now."""
+        return getattr(self.parent, self.name)
+
+
+@dataclass(eq=False)
+class Fold:
+    """A layer and the BatchNorm after it, which the layer absorbs."""
+
+    layer: Place
+    norm: Place
 
 
 class Deployable(QuantLayer):
@@ -33,54 +55,67 @@ class Deployable(QuantLayer):
     Krishnamoorthi 2018, section 3.2.2 (the division by f in training).
     """
 
-    # In tuples, so that these modules are not registered as parts of this layer and keep their own keys.
-    norms: tuple[nn.Module, ...]  # the folded BatchNorm, or empty
-    sources: tuple[Quantizer, ...]  # the quantizer whose grid the input lies on
+    # Places and not modules, so that these are not parts of this layer, and are found after a replacement.
+    fold: Fold | None  # None: no BatchNorm follows
+    source: Place | None  # the activation whose grid the input lies on; None: the layer's own input quantizer
+
+    @property
+    def norm(self) -> Any:
+        """The BatchNorm that the layer absorbs, or None.
+
+        A BatchNorm that took its place is absorbed as well. Raises ValueError for any other module.
+        """
+        if self.fold is None:
+            return None
+        norm = self.fold.norm.module
+        if type(norm) in FOLDED and norm.running_var is not None:
+            norm.__class__, norm.fold = FOLDED[type(norm)], self.fold
+        if not isinstance(norm, FoldedBatchNorm):
+            rule = f"a {type(self).__name__} absorbs the BatchNorm {self.fold.norm.name!r} after it"
+            raise ValueError(
+                f"{rule}, but that is a {type(norm).__name__} now; put a BatchNorm with statistics there"
+            )
+        return norm
 
     @property
     def external_modules(self) -> tuple[nn.Module, ...]:
         """Modules outside of this layer whose state its forward reads."""
-        return self.norms
+        return () if self.fold is None else (self.norm,)
 
     @property
     def effective_weight(self) -> Tensor:
         """The weight that is quantized, `weight f`."""
-        if not self.norms:
-            return self.weight
-        return self.weight * self._along_axis(self._factor(), 0)
+        norm = self.norm
+        return self.weight if norm is None else self.weight * self._along_axis(_factor(norm), 0)
 
     @property
     def effective_bias(self) -> Tensor | None:
         """The bias where BatchNorm is folded; in eval mode rounded to the accumulator's grid."""
-        bias = self.bias
-        if self.norms:
-            norm: Any = self.norms[0]
+        bias, norm = self.bias, self.norm
+        if norm is not None:
             mean = -norm.running_mean if bias is None else bias - norm.running_mean
-            bias = mean * self._factor() + (norm.bias if norm.affine else 0)
+            bias = mean * _factor(norm) + (norm.bias if norm.affine else 0)
         assert isinstance(self.weight_quantizer, Quantizer)
-        if bias is None or self.training or not self.weight_quantizer.enabled:
+        for_input: Any = (
+            self.input_quantizer if self.source is None else getattr(self.source.module, "quantizer", None)
+        )
+        is_on_grid = self.weight_quantizer.enabled and isinstance(for_input, Quantizer)
+        if bias is None or self.training or not is_on_grid:
             return bias
         scale = self.weight_quantizer.scale(self.effective_weight).reshape(-1)
-        unit = scale * self.sources[0].scale.value
+        unit = scale * for_input.scale.value
         # The scale of a channel of zeros is almost 0; a coarser unit keeps the bias within 22 bits.
         coarsest = torch.ldexp(torch.ones_like(bias), torch.frexp(bias)[1]) / EXACT
         unit = torch.maximum(unit, coarsest)
         return torch.round(bias / unit) * unit
 
     def forward(self, input: Tensor) -> Tensor:
-        if not (self.norms and self.norms[0].training):
+        norm = self.norm
+        if norm is None or not norm.training:
             return super().forward(input)
         weight = self.weight_quantizer(self.effective_weight)
-        y = self.operator(self.input_quantizer(input), weight, None) / self._along_axis(self._factor(), 1)
+        y = self.operator(self.input_quantizer(input), weight, None) / self._along_axis(_factor(norm), 1)
         return y if self.bias is None else y + self._along_axis(self.bias, 1)
-
-    def _factor(self) -> Tensor:
-        """f. It has a gradient for gamma only in eval mode of the BatchNorm; in training mode f cancels."""
-        norm: Any = self.norms[0]
-        factor = (norm.running_var + norm.eps).rsqrt()
-        if norm.affine:
-            factor = factor * (norm.weight.detach() if norm.training else norm.weight)
-        return torch.where(factor.abs() < SMALLEST_FACTOR, SMALLEST_FACTOR, factor)
 
     def _along_axis(self, x: Tensor, axis: int) -> Tensor:
         """Numbers of the output channels, shaped to broadcast along axis 0 of the weight or 1 of a batch."""
@@ -95,45 +130,76 @@ class DeployableLinear(Deployable, QuantLinear):
     """`QuantLinear` that absorbs the BatchNorm after it and rounds its bias."""
 
 
-class FoldedBatchNorm1d(nn.BatchNorm1d):
-    """A BatchNorm that the layer before it absorbs: in eval mode it returns its input."""
+class FoldedBatchNorm(nn.Module):
+    """Abstract base class of a BatchNorm that the layer before it absorbs; it comes before torch's class.
+
+    In eval mode it returns its input, unless something else took the place of the layer that absorbs it.
+    """
+
+    fold: Fold
 
     def forward(self, input: Tensor) -> Tensor:
-        return super().forward(input) if self.training else input
+        layer = self.fold.layer.module
+        is_absorbed = isinstance(layer, Deployable) and layer.fold is self.fold
+        return input if is_absorbed and not self.training else super().forward(input)
 
 
-class FoldedBatchNorm2d(nn.BatchNorm2d):
-    """The same for images."""
+class FoldedBatchNorm1d(FoldedBatchNorm, nn.BatchNorm1d):
+    """A `FoldedBatchNorm` of vectors."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        return super().forward(input) if self.training else input
+
+class FoldedBatchNorm2d(FoldedBatchNorm, nn.BatchNorm2d):
+    """A `FoldedBatchNorm` of images."""
+
+
+class FoldedSyncBatchNorm(FoldedBatchNorm, nn.SyncBatchNorm):
+    """A `FoldedBatchNorm` whose statistics are those of all ranks."""
 
 
 Kinds = dict[type[nn.Module], type[nn.Module]]
 DEPLOYABLE: Kinds = {QuantConv2d: DeployableConv2d, QuantLinear: DeployableLinear}
-FOLDED: Kinds = {nn.BatchNorm1d: FoldedBatchNorm1d, nn.BatchNorm2d: FoldedBatchNorm2d}
+FOLDED: Kinds = {
+    nn.BatchNorm1d: FoldedBatchNorm1d,
+    nn.BatchNorm2d: FoldedBatchNorm2d,
+    nn.SyncBatchNorm: FoldedSyncBatchNorm,
+}
 
 
-def find_folds(model: nn.Module, args: tuple[Any, ...]) -> dict[str, str]:
-    """Layer name -> the BatchNorm that folds into it; raises ValueError if one folds into no layer."""
-    done = fold_batchnorm(copy.deepcopy(model), args)
-    for name, why in done.kept.items():
-        raise ValueError(f"deployable needs every BatchNorm folded, but {name} cannot be: {why}")
-    return {layer: norm for norm, layer in done.folded.items()}
+def _factor(norm: Any) -> Tensor:
+    """f. It has a gradient for gamma only in eval mode of the BatchNorm; in training mode f cancels."""
+    factor = (norm.running_var + norm.eps).rsqrt()
+    if norm.affine:
+        factor = factor * (norm.weight.detach() if norm.training else norm.weight)
+    return torch.where(factor.abs() < SMALLEST_FACTOR, SMALLEST_FACTOR, factor)
 
 
-def absorb_batchnorm(model: nn.Module, folds: Mapping[str, str], specs: Sequence[QuantSpec]) -> None:
-    """Let the layers of a quantized model absorb their BatchNorm; `folds` is the result of `find_folds`."""
-    layers: dict[str, Any] = {spec.name: model.get_submodule(spec.name) for spec in specs}
-    for name, layer in layers.items():
-        if type(layer) not in DEPLOYABLE:
-            known = " and ".join(kind.__name__ for kind in DEPLOYABLE)
-            raise ValueError(f"deployable knows {known}, but {name} is a {type(layer).__name__}")
+def plan_absorbing(model: nn.Module, args: tuple[Any, ...], specs: Sequence[QuantSpec]) -> dict[str, str]:
+    """Layer name -> the BatchNorm that it shall absorb; the float model stays as it is.
+
+    Raises:
+        ValueError: a BatchNorm folds into no layer, or a layer is of a kind that integers do not reproduce.
+    """
     for spec in specs:
-        layer = layers[spec.name]
-        source: Any = model.get_submodule(spec.source).quantizer if spec.source else layer.input_quantizer
+        kind = QUANT_LAYERS[type(model.get_submodule(spec.name))]
+        if kind not in DEPLOYABLE:
+            known = " and ".join(kind.__name__ for kind in DEPLOYABLE)
+            raise ValueError(f"deployable knows {known}, but {spec.name} is a {kind.__name__}")
+    found = find_folds(model, args)
+    for name, why in found.kept.items():
+        raise ValueError(f"deployable needs every BatchNorm folded, but {name} cannot be: {why}")
+    return {layer: norm for norm, layer in found.folded.items()}
+
+
+def absorb_batchnorm(model: nn.Module, norms: Mapping[str, str], specs: Sequence[QuantSpec]) -> None:
+    """Let the layers of a quantized model absorb their BatchNorm; `norms` is what `plan_absorbing` found."""
+
+    def place(name: str) -> Place:
+        parent, _, own = name.rpartition(".")
+        return Place(model.get_submodule(parent), own)
+
+    for spec in specs:
+        layer: Any = model.get_submodule(spec.name)
         layer.__class__ = DEPLOYABLE[type(layer)]
-        layer.norms = (model.get_submodule(folds[spec.name]),) if spec.name in folds else ()
-        layer.sources = (source,)
-        for norm in layer.norms:
-            norm.__class__ = FOLDED[type(norm)]
+        layer.source = place(spec.source) if spec.source else None
+        layer.fold = Fold(place(spec.name), place(norms[spec.name])) if spec.name in norms else None
+        assert layer.norm is None or isinstance(layer.norm, FoldedBatchNorm)  # it is absorbed now

@@ -1,13 +1,15 @@
 """Run a model once on an example, listen to its modules, and leave the model as it was."""
 
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.lazy import LazyModuleMixin
 
+from qat.layers.private_random import PrivateRandom
+from qat.layers.unset import EXAMPLE
 from qat.module_state import call_on, hook_forwards, preserve_modes
 from qat.torch_private import tensors_in
 
@@ -39,9 +41,10 @@ def run_example(
     """The model's output, computed without grad and on `buffers`, which are copies of its own.
 
     `training` is the mode in which it runs; modules that drop whole branches always run in eval mode.
-    Afterwards the model's mode, buffers and hooks and the random state are as before.
+    Afterwards the model's mode, buffers and hooks and the random state are as before. Autocast is off, so
+    that the result does not depend on where the function is called.
     """
-    devices = sorted({x.device.index for x in tensors_in(args) if x.device.type == "cuda"})
+    kinds = {"cpu", *(x.device.type for x in tensors_in(args))}
     listener.path.clear()
     with preserve_modes(model), _hooked(model, listener):
         model.train(training)
@@ -49,13 +52,18 @@ def run_example(
             if type(module).__name__ in ("StochasticDepth", "DropPath"):
                 module.eval()
         try:
-            with torch.no_grad(), torch.random.fork_rng(devices), _uncompiled(), listener:
+            with ExitStack() as stack:
+                for kind in filter(torch.amp.is_autocast_available, kinds):
+                    stack.enter_context(torch.autocast(kind, enabled=False))
+                for context in (torch.no_grad(), PrivateRandom(), _uncompiled(), listener):
+                    stack.enter_context(context)
+                stack.callback(EXAMPLE.reset, EXAMPLE.set(True))
                 return call_on(model, buffers, args)
         except Exception as error:  # a user-defined model may raise anything
             name = listener.path[-1] if listener.path else ""
             where = f"{name or 'the model itself'} ({type(model.get_submodule(name)).__name__})"
-            kind = "" if isinstance(error, (RuntimeError, ValueError)) else f"{type(error).__name__}: "
-            raise ValueError(f"the example does not run through {where}: {kind}{error}") from error
+            error_kind = "" if isinstance(error, (RuntimeError, ValueError)) else f"{type(error).__name__}: "
+            raise ValueError(f"the example does not run through {where}: {error_kind}{error}") from error
 
 
 def check_model(model: Any) -> None:
@@ -68,6 +76,13 @@ def check_model(model: Any) -> None:
         names = [n or "the model itself" for n, module in model.named_modules() if isinstance(module, kind)]
         if names:
             raise ValueError(f"{rule}: {', '.join(names)}; {remedy}")
+
+
+def check_trainable(model: nn.Module) -> None:
+    """Raise ValueError if the model was built in inference mode, so that its tensors do not train."""
+    for name, x in [*model.named_parameters(), *model.named_buffers()]:
+        if x.is_inference():
+            raise ValueError(f"{name} was made in inference mode and does not train; build the model outside")
 
 
 def arguments(example: Any, at_least: int) -> tuple[Any, ...]:

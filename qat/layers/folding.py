@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from qat.layers.consumers import BATCH_NORMS, FOLDABLE, ConsumerRecorder, address_of, listed
-from qat.layers.example import arguments, check_model, run_example
+from qat.layers.example import arguments, check_model, check_trainable, run_example
 from qat.module_state import copy_buffers
 from qat.quantizers import Quantizer
 from qat.torch_private import has_forward_hooks
@@ -21,6 +21,7 @@ class Folding:
     kept: dict[str, str]  # the name of each other BatchNorm -> why it does not fold
 
 
+@torch.inference_mode(False)
 def fold_batchnorm(model: nn.Module, example: Tensor | tuple[Any, ...]) -> Folding:
     """Fold BatchNorms into the convolution or linear layer before them, in place.
 
@@ -39,12 +40,21 @@ def fold_batchnorm(model: nn.Module, example: Tensor | tuple[Any, ...]) -> Foldi
         example: `(N, C, H, W)`, or a tuple of arguments.
 
     Raises:
-        ValueError: the model is quantized, lazy or TorchScript, or the example does not run through it.
+        ValueError: the model is quantized, lazy, TorchScript or made in inference mode, or the example does
+            not run through it.
     """
     check_model(model)
+    check_trainable(model)
     if any(isinstance(module, Quantizer) for module in model.modules()):
         raise ValueError("the model is quantized: fold the float model, then quantize it")
-    args = arguments(example, at_least=1)
+    done = find_folds(model, arguments(example, at_least=1))
+    for name, layer in done.folded.items():
+        _fold(model.get_submodule(layer), model.get_submodule(name))
+    return done
+
+
+def find_folds(model: nn.Module, args: tuple[Any, ...]) -> Folding:
+    """What `fold_batchnorm` would do; the model stays as it is."""
     buffers = copy_buffers(model)
     state = dict(model.named_parameters(remove_duplicate=False))
     recorder = ConsumerRecorder({**state, **buffers})
@@ -57,8 +67,6 @@ def fold_batchnorm(model: nn.Module, example: Tensor | tuple[Any, ...]) -> Foldi
                 kept[name] = why
             elif call := recorder.norm_inputs[name][0]:
                 folded[name] = call.layer
-    for name, layer in folded.items():
-        _fold(model.get_submodule(layer), model.get_submodule(name))
     return Folding(folded, kept)
 
 
@@ -106,15 +114,15 @@ def _holders(model: nn.Module, layer: nn.Module) -> set[str]:
 @torch.no_grad()
 def _fold(layer: Any, norm: Any) -> None:
     """Move a BatchNorm into the layer before it; an `nn.Identity` stays in its place."""
-    # In double precision, so that only the last step rounds.
-    mean, variance = norm.running_mean.double(), norm.running_var.double()
+    # In double precision, so that only the last step rounds; on the CPU, since some devices have none.
+    mean, variance = _double(norm.running_mean), _double(norm.running_var)
     factor = (variance + norm.eps).rsqrt()
     shift = torch.zeros_like(mean)
     if norm.affine:
-        factor, shift = factor * norm.weight.double(), norm.bias.double()
-    bias = torch.zeros_like(mean) if layer.bias is None else layer.bias.double()
-    layer.weight.copy_(layer.weight.double() * _along_channels(layer, factor))
-    new_bias = ((bias - mean) * factor + shift).to(layer.weight.dtype)
+        factor, shift = factor * _double(norm.weight), _double(norm.bias)
+    bias = torch.zeros_like(mean) if layer.bias is None else _double(layer.bias)
+    layer.weight.copy_((_double(layer.weight) * _along_channels(layer, factor)).to(layer.weight.dtype))
+    new_bias = ((bias - mean) * factor + shift).to(layer.weight.dtype).to(layer.weight.device)
     if layer.bias is None:
         layer.bias = nn.Parameter(new_bias, requires_grad=layer.weight.requires_grad)
     else:
@@ -123,6 +131,10 @@ def _fold(layer: Any, norm: Any) -> None:
     norm.__class__ = nn.Identity
     for name in ("weight", "bias", "running_mean", "running_var", "num_batches_tracked"):
         delattr(norm, name)
+
+
+def _double(x: Tensor) -> Tensor:
+    return x.cpu().double()
 
 
 def _along_channels(layer: Any, factor: Tensor) -> Tensor:

@@ -1,9 +1,11 @@
 """Quantized layers: torch's convolutions and linear layer with two quantizers, one for each operand."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from qat.layers.unset import quantized
 
 
 class QuantLayer(nn.Module):
@@ -18,7 +20,6 @@ class QuantLayer(nn.Module):
         input_quantizer: the same; `nn.Identity()` where the input comes from a quantized activation.
     """
 
-    channel_axis: ClassVar[int] = 0  # the axis of the weight that per-channel scales follow
     weight: Any  # a parameter; torch's layers declare its type in different ways
     bias: Any
 
@@ -28,6 +29,11 @@ class QuantLayer(nn.Module):
         super().__init__(*args, **kwargs)
         self.weight_quantizer = weight_quantizer
         self.input_quantizer = input_quantizer
+
+    @property
+    def channel_axis(self) -> int:
+        """The axis of `effective_weight` that holds the output channels, which per-channel scales follow."""
+        return 0
 
     @property
     def effective_weight(self) -> Tensor:
@@ -40,9 +46,8 @@ class QuantLayer(nn.Module):
         return self.bias
 
     def forward(self, input: Tensor) -> Tensor:
-        return self.operator(
-            self.input_quantizer(input), self.weight_quantizer(self.effective_weight), self.effective_bias
-        )
+        x = quantized(self, self.input_quantizer, input)
+        return self.operator(x, self.weight_quantizer(self.effective_weight), self.effective_bias)
 
     def operator(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """The function of torch's layer, on the given operands."""
@@ -74,20 +79,35 @@ class QuantConv2d(QuantLayer, nn.Conv2d):
 class QuantConvTranspose2d(QuantLayer, nn.ConvTranspose2d):
     """`nn.ConvTranspose2d` on a quantized input and weight.
 
-    Per-channel scales follow axis 1. With groups, the channels at one position in all groups share a scale.
+    Without groups, per-channel scales follow axis 1 of the weight. With groups, axis 1 holds the channels of
+    one group alone, so the weight is quantized in the form `(O, I / groups, kH, kW)`, along axis 0.
 
     Shape: `(N, C_in, H, W)` -> `(N, C_out, H_out, W_out)`, weight `(I, O / groups, kH, kW)`.
     """
 
-    channel_axis: ClassVar[int] = 1
+    @property
+    def channel_axis(self) -> int:
+        return 1 if self.groups == 1 else 0
+
+    @property
+    def effective_weight(self) -> Tensor:
+        return _swap_channels(self.weight, self.groups)
 
     def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
         padding: list[int] = list(self.padding)  # type: ignore[arg-type]  # a string only in other convolutions
         sizes = list(self.stride), padding, list(self.kernel_size)
         output_padding = self._output_padding(input, output_size, *sizes, 2, list(self.dilation))
-        x, weight = self.input_quantizer(input), self.weight_quantizer(self.effective_weight)
+        x = quantized(self, self.input_quantizer, input)
+        weight = _swap_channels(self.weight_quantizer(self.effective_weight), self.groups)
         settings = self.stride, padding, output_padding, self.groups, self.dilation
         return F.conv_transpose2d(x, weight, self.effective_bias, *settings)
+
+
+def _swap_channels(weight: Tensor, groups: int) -> Tensor:
+    """Shape: `(I, O / groups, ...)` -> `(O, I / groups, ...)`, and back; one group stays as it is."""
+    if groups == 1:
+        return weight
+    return weight.unflatten(0, (groups, -1)).transpose(1, 2).flatten(0, 1)
 
 
 class QuantLinear(QuantLayer, nn.Linear):

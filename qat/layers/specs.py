@@ -43,6 +43,7 @@ def quant_specs(trace: ModelTrace, config: Quantization) -> tuple[list[QuantSpec
     for name, consumer in trace.consumers.items():
         own = overrides.get(name, default)
         source = _source(consumer, trace)
+        # A layer whose override differs from the shared quantizer of its source quantizes its own input.
         overridden = config.overridden_input_options(name)
         if source and not _can_share(activations[source], name, own.activation_bits, overridden):
             source = None

@@ -1,6 +1,6 @@
 """What each layer costs, at which bits it computes, and what was left float: as numbers and as text."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
@@ -12,6 +12,7 @@ from qat.layers.example import arguments, check_model
 from qat.layers.insert import QUANT_LAYERS
 from qat.layers.layer import QuantLayer
 from qat.layers.trace import CONV_AND_LINEAR, ModelTrace, TracedModule
+from qat.layers.unset import is_unset
 from qat.quantizers import PowerOfTwo, Quantizer
 
 COLUMNS = {
@@ -51,6 +52,7 @@ class Summary:
     not_run: list[str]  # quantized layers that run in training only, such as auxiliary heads; not counted
     weight_bytes: int  # of all weights; a shared weight is counted once
     float_bytes: int  # of the same weights in 32 bits
+    notes: dict[str, str] = field(default_factory=dict)  # a quantized module -> what is wrong with its range
 
     @property
     def macs(self) -> int:
@@ -78,6 +80,7 @@ class Summary:
         text = ["  ".join(formats).format(*line).rstrip() for line in table]
         text += [f"left float: {name}: {why}" for name, why in self.left_float.items()]
         text += [f"runs in training only: {name}" for name in self.not_run]
+        text += [f"note: {name}: {note}" for name, note in self.notes.items()]
         return "\n".join(text)
 
 
@@ -109,6 +112,7 @@ def summary(model: nn.Module, example: Tensor | tuple[Any, ...]) -> Summary:
         [n for n, m in model.named_modules() if isinstance(m, QuantLayer) and n not in trace.consumers],
         sum(row.weight_bytes for row in stored.values()),
         sum(row.float_bytes for row in stored.values()),
+        _notes(model, trace),
     )
 
 
@@ -152,13 +156,31 @@ def _left_float(model: nn.Module, trace: ModelTrace, rows: list[LayerCost]) -> d
     return left
 
 
+def _notes(model: nn.Module, trace: ModelTrace) -> dict[str, str]:
+    notes = {}
+    for name, module in model.named_modules():
+        quantizer = getattr(
+            module, "input_quantizer" if isinstance(module, QuantLayer) else "quantizer", None
+        )
+        calls = len(trace.consumers[name].samples) if name in trace.consumers else 1
+        if not isinstance(quantizer, Quantizer):
+            continue
+        if is_unset(quantizer):
+            notes[name] = "its range was never measured; train the model or load a trained state"
+        elif calls > 1:
+            notes[name] = f"runs {calls} times, and one range serves all inputs"
+    return notes
+
+
 def _why(module: nn.Module, row: LayerCost) -> str:
+    parts = [part for part, bits in (("weight", row.weight_bits), ("input", row.input_bits)) if bits == FLOAT]
+    widths = f"{' and '.join(parts)} have 32 bits" if len(parts) > 1 else f"its {parts[0]} has 32 bits"
     if isinstance(module, QuantLayer):
-        return "its weight has 32 bits" if row.weight_bits == FLOAT else "its input has 32 bits"
+        return widths
     if "forward" in vars(module):
         return "its forward was replaced"
     if type(module) in QUANT_LAYERS:
-        return "weight and input have 32 bits"
+        return f"{widths}; it holds no quantizer"
     return f"there is no quantized form of {type(module).__name__}"
 
 

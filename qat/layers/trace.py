@@ -38,8 +38,9 @@ class TracedModule:
 class ModelTrace(TorchFunctionMode):
     """The consumers and activations in the order in which they ran, and the matrix products outside of them.
 
-    `is_consumer` tells convolution and linear layers, `is_activation` those activations that have, or may
-    get, a quantizer.
+    Args:
+        is_consumer: whether a module is a convolution or linear layer to record.
+        is_activation: whether a module is an activation that has a quantizer, or may get one.
     """
 
     def __init__(
@@ -138,5 +139,5 @@ class ModelTrace(TorchFunctionMode):
 def _storage_address(x: Tensor) -> int:
     try:
         return x.untyped_storage().data_ptr()
-    except RuntimeError:  # a sparse tensor, or one inside torch.vmap: it shares its storage with no other
+    except RuntimeError:  # a sparse tensor, or one inside torch.vmap, has no storage that others could share
         return id(x)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from qat.memory.checkpoint import Checkpointed
+from qat.memory.checkpoint import Checkpointed, is_called
 from qat.names import match_names
 
 
@@ -17,15 +17,24 @@ def checkpoint_blocks(model: nn.Module, patterns: Sequence[str]) -> nn.Module:
             the outermost module is checkpointed.
 
     Raises:
-        ValueError: a pattern matches no module (the message lists the nearest names), a block is checkpointed
-            already or would lie inside another one, or a layer in it folds a BatchNorm outside of it.
+        ValueError: a pattern matches no module (the message lists the nearest names) or only modules that are
+            never called, such as `nn.ModuleList`; a block is checkpointed already or would lie inside another
+            one, or a layer in it folds a BatchNorm outside of it. In the forward: a block is an
+            `nn.Sequential` whose parent calls its parts instead.
     """
     if isinstance(patterns, str) or not all(isinstance(pattern, str) for pattern in patterns):
         raise ValueError(f"checkpoint patterns must be a list of globs like ['blocks.*']; got {patterns!r}")
     modules = {name: module for name, module in model.named_modules() if name}
     chosen: dict[str, nn.Module] = {}
     for pattern in patterns:
-        matches = match_names(pattern, modules, "checkpoint pattern")
+        found = match_names(pattern, modules, "checkpoint pattern")
+        matches = [name for name in found if is_called(modules[name])]
+        if not matches:
+            kind, instead = type(modules[found[0]]).__name__, [f"{name}.*" for name in found]
+            raise ValueError(
+                f"checkpoint pattern {pattern!r} has no effect: a {kind} is never called itself; "
+                f"use {instead} for its parts"
+            )
         chosen |= {name: modules[name] for name in matches if not _container(name, matches)}
     done = [name for name, module in modules.items() if isinstance(module, Checkpointed)]
     for name, block in chosen.items():

@@ -8,6 +8,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from qat.memory.packing import CheckpointPacking
+from qat.memory.sequential import WatchedSequential
+from qat.memory.versions import RecomputedVersions
 from qat.module_state import call_on, copy_buffers, preserve_modes
 from qat.torch_private import empty_buffers, tensors_in, tree_flatten, tree_leaves, tree_unflatten, version_of
 
@@ -33,19 +35,26 @@ class Checkpointed(nn.Module):
     Raises:
         ValueError: the block is checkpointed already; in the forward, if it returns anything but tensors.
         RuntimeError: in the forward, if the block changes its input in place; in the backward, if a parameter
-            of the block has changed since the forward.
+            of the block, or a tensor that it saves or reads, has changed in place since the forward.
     """
 
     is_checkpointed: ClassVar[bool] = True  # `quantize` refuses modules that have this attribute
+    plain: ClassVar[type[nn.Module]]  # the old class of the block
 
-    def __new__(cls, block: nn.Module) -> Any:
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        if cls is not Checkpointed:  # torch's containers make a slice with their own class
+            return Checkpointed(cls.plain(*args, **kwargs))
+        block: Any
+        (block,) = args or kwargs.values()
         if isinstance(block, Checkpointed):
             raise ValueError("the block is checkpointed already; once is enough")
+        if not is_called(block):
+            raise ValueError(f"a {type(block).__name__} is never called itself; checkpoint its parts")
         base: Any = type(block)
         block.__class__ = _checkpointed(base)
         return block
 
-    def __init__(self, block: nn.Module) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         pass  # Python calls this on the block that `__new__` returned, which is initialized already
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -60,7 +69,7 @@ class Checkpointed(nn.Module):
         modes = {part: part.training for part in self.modules()}
         # One flat list, because torch's checkpoint saves only the tensors that are arguments themselves.
         leaves, structure = tree_flatten((args, kwargs))
-        packing = CheckpointPacking(leaves)
+        packing, checks = CheckpointPacking(leaves), RecomputedVersions(kind, leaves)
         parameters = [(name, p, version_of(p)) for name, p in self.named_parameters()]
         passes = 0
 
@@ -69,7 +78,7 @@ class Checkpointed(nn.Module):
             passes += 1
             args, kwargs = tree_unflatten(leaves, structure)
             if passes == 1:
-                with packing.first_pass():
+                with checks.first_pass(), packing.first_pass():
                     return body(*args, **kwargs)
             changed = [name for name, p, version in parameters if version_of(p) != version]
             if changed:
@@ -79,7 +88,7 @@ class Checkpointed(nn.Module):
                 )
             # Copy them again, because with retain_graph there may be a third pass.
             again = {name: buffer.clone() for name, buffer in buffers.items()}
-            with preserve_modes(self), packing.second_pass(leaves):
+            with preserve_modes(self), checks.second_pass(leaves), packing.second_pass(leaves):
                 for part, training in modes.items():
                     part.training = training
                 return call_on(body, again | empty, args, kwargs)
@@ -114,15 +123,18 @@ class Checkpointed(nn.Module):
         copies = [_snapshot(x) for _, _, x in slots]
         for (part, name, _), copy in zip(slots, copies, strict=True):
             setattr(part, name, copy)
-        output = checkpoint(super().forward, *args, use_reentrant=False, **kwargs)
-        for (part, name, x), copy in zip(slots, copies, strict=True):
-            setattr(part, name, x)
+        try:
+            output = checkpoint(super().forward, *args, use_reentrant=False, **kwargs)
+        finally:
+            for part, name, x in slots:
+                setattr(part, name, x)
+        for (_, _, x), copy in zip(slots, copies, strict=True):
             x.copy_(copy)
         return output
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         # The class is created at run time and cannot be imported by name, so copies and pickles create it.
-        return _blank, (type(self).__mro__[2],), self.__getstate__()
+        return _blank, (self.plain,), self.__getstate__()
 
 
 @torch.library.custom_op("qat::snapshot", mutates_args=())
@@ -149,8 +161,14 @@ class _Body(nn.Module):
 
 @cache
 def _checkpointed(base: Any) -> Any:
-    return type(f"Checkpointed{base.__name__}", (Checkpointed, base), {})
+    watched = (WatchedSequential,) if issubclass(base, nn.Sequential) else ()
+    return type(f"Checkpointed{base.__name__}", (Checkpointed, *watched, base), {"plain": base})
 
 
 def _blank(base: Any) -> Any:
     return object.__new__(_checkpointed(base))
+
+
+def is_called(block: nn.Module) -> bool:
+    """Whether the module has a forward; an `nn.ModuleList` has none."""
+    return type(block).forward is not nn.Module.forward or "forward" in vars(block)

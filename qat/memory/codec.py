@@ -7,9 +7,7 @@ import torch
 from torch import Tensor
 
 from qat.quantizers import IntGrid
-from qat.quantizers.kernels import flat
-
-CHUNK = 2**20  # elements at a time, for the reasons in `quantizers/kernels.py`
+from qat.quantizers.kernels import CHUNK, flat
 
 
 def bits_stored(bits: int) -> int:

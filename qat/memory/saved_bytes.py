@@ -1,6 +1,7 @@
 """Count what autograd keeps for the backward."""
 
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 from weakref import ref
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
 from qat.memory.packing import is_packing, packed_activations
+from qat.memory.versions import SavedVersion
 from qat.module_state import call_on, copy_buffers, hook_forwards, preserve_modes
 from qat.torch_private import tree_flatten, tree_unflatten
 
@@ -24,11 +26,13 @@ class SavedBytes:
 
 @dataclass(eq=False)
 class SavedTensor:
-    """A tensor that autograd saves; only the graph refers to this object."""
+    """A tensor that autograd saves, in an object that belongs to the graph alone and is gone with it."""
 
     tensor: Tensor
+    version: SavedVersion
 
 
+@torch.inference_mode(False)
 def saved_bytes(model: nn.Module, batch: Tensor | tuple[Any, ...]) -> SavedBytes:
     """The bytes that the model saves for the backward of one batch in training mode.
 
@@ -48,35 +52,35 @@ def saved_bytes(model: nn.Module, batch: Tensor | tuple[Any, ...]) -> SavedBytes
         structure,
     )
     buffers = copy_buffers(model)
-    # The first batch initializes a learned scale, which is a parameter.
-    parameters = [(p, p.detach().clone()) for p in model.parameters()]
     known = {_address(x) for x in [*model.parameters(), *model.buffers(), *buffers.values()]}
     saved: list[tuple[str, ref[SavedTensor]]] = []
     running = [""]
 
     def pack(x: Tensor) -> SavedTensor:
-        # The same object where possible: packing shares a packed tensor as long as it lives.
-        tensor = SavedTensor(x.detach() if x.requires_grad else x)
-        saved.append((running[-1], ref(tensor)))
-        return tensor
+        # Keep x itself if it has no graph: packing finds out by this tensor whether its codes still exist.
+        held = SavedTensor(x.detach() if x.requires_grad else x, SavedVersion(x))
+        saved.append((running[-1], ref(held)))
+        return held
+
+    def unpack(held: SavedTensor) -> Tensor:
+        held.version.check(held.tensor, "change a copy")
+        return held.tensor
 
     def leave(*_: Any) -> None:
         running.pop()
 
     with (
+        _preserved_parameters(model),
         preserve_modes(model),
         hook_forwards(model, lambda name, *_: running.append(name), leave),
         torch.random.fork_rng({p.device.index for p in model.parameters() if p.device.type == "cuda"}),
         torch.enable_grad(),
-        saved_tensors_hooks(pack, lambda saved: saved.tensor),
+        saved_tensors_hooks(pack, unpack),
         # Autograd calls only the innermost hooks; those of packing call the hooks around them.
         packed_activations() if is_packing() else nullcontext(),
     ):
         model.train()
         output = call_on(model, buffers, args)
-    for parameter, before in parameters:
-        if not torch.equal(parameter, before):
-            parameter.data.copy_(before)
     alive: dict[int, tuple[str, Tensor]] = {}
     for name, reference in saved:
         held = reference()
@@ -87,6 +91,18 @@ def saved_bytes(model: nn.Module, batch: Tensor | tuple[Any, ...]) -> SavedBytes
     for name, x in alive.values():
         layers[name] = layers.get(name, 0) + x.untyped_storage().nbytes()
     return SavedBytes(sum(layers.values()), layers)
+
+
+@contextmanager
+def _preserved_parameters(model: nn.Module) -> Iterator[None]:
+    """Restore the parameters when the block ends: the first batch initializes learned scales."""
+    parameters = [(p, p.detach().clone()) for p in model.parameters()]
+    try:
+        yield
+    finally:
+        for parameter, before in parameters:
+            if not torch.equal(parameter, before):
+                parameter.data.copy_(before)
 
 
 def _address(x: Tensor) -> int:

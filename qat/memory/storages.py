@@ -8,15 +8,15 @@ from weakref import ref
 
 import torch
 from torch import Tensor, nn
-from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 
 from qat.gradients import ROUNDINGS
 from qat.memory.codec import BoolCodec, GridCodec
+from qat.memory.versions import SavedVersion
 from qat.quantizers import Quantizer
 from qat.quantizers.keep_grid import keeps_grid
 from qat.quantizers.kernels import is_dense
-from qat.torch_private import tensors_in, version_of, without_torch_function
+from qat.torch_private import StorageWeakRef, tensors_in, version_of, without_torch_function
 
 Hook = Callable[[Any], Any]
 
@@ -46,7 +46,7 @@ class UnpackedTensor:
     """A saved tensor that is kept as it is, and its version at that time."""
 
     content: Any
-    version: int
+    version: SavedVersion
 
 
 class Packing(TorchFunctionMode):
@@ -59,8 +59,8 @@ class Packing(TorchFunctionMode):
     def __init__(self, outer: "Packing | None" = None) -> None:
         super().__init__()
         self._outer = outer
-        # Storage -> the version of its tensor, and its format. A weak reference also keeps the storage's
-        # address from being used again.
+        # Storage -> the version of its tensor, and its format. While a weak reference exists, no other
+        # storage gets the same address.
         self._formats: dict[StorageWeakRef, tuple[int, StorageFormat]] = {}
         self._next_cleanup = 64  # entries
         self.closed = False
@@ -80,8 +80,8 @@ class Packing(TorchFunctionMode):
         # The hook is global: it is also called in other threads, and where nothing is saved.
         if current() is not self or not torch.is_grad_enabled():
             return
-        # torch never releases hooks that get keyword arguments, so this one does not see `relu=True`. In eval
-        # mode a dynamic scale depends on it.
+        # This hook does not see the argument `relu=True`, because torch would never release a global hook
+        # that gets keyword arguments. Without it only a dynamic scale in eval mode would be another one.
         if _is_on_grid(module) and module.enabled and args and _fills_storage(output):
             if module.scale.is_dynamic and not module.training:
                 return
@@ -135,25 +135,20 @@ class Packing(TorchFunctionMode):
             if found is None and x.dtype == torch.bool and _fills_storage(x):
                 found = self._record_new(x, BoolCodec())
             content = x.detach() if found is None else _encoded(x, found, computed)
-        content = outer(content) if outer else content
+        kept = outer(content) if outer else content
         if found is None:
-            return UnpackedTensor(content, version_of(x))
-        return PackedTensor(content, found, (x.shape, x.stride(), int(x.storage_offset())))
+            return UnpackedTensor(kept, SavedVersion(x))
+        return PackedTensor(kept, found, (x.shape, x.stride(), int(x.storage_offset())))
 
     @torch.no_grad()
     def unpack(self, saved: PackedTensor | UnpackedTensor, outer: Hook | None) -> Tensor:
-        """The saved tensor; an error if it was not packed, and was changed in place since."""
+        """The saved tensor; RuntimeError if it was not packed, and was changed in place since."""
         x: Tensor = outer(saved.content) if outer else saved.content
         if isinstance(saved, PackedTensor):
             of = saved.format
             with without_torch_function():
                 return of.codec.decode(x, of.size, of.stride, of.dtype).as_strided(*saved.view)
-        # Under hooks autograd does not check versions itself. Enclosing hooks may keep a copy: they check.
-        if outer is None and version_of(x) != saved.version:
-            raise RuntimeError(
-                f"a tensor of shape {tuple(x.shape)} that is needed for the backward was changed in place "
-                "after the forward that saved it; change a copy, or call backward first"
-            )
+        saved.version.check(x, "change a copy, or call backward first")
         return x
 
 

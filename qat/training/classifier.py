@@ -13,6 +13,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from torchmetrics.classification import MulticlassAccuracy
 
 from qat.layers import Quantization, quantize
+from qat.layers.unset import expect_state
 from qat.losses import DistillationName
 from qat.memory import checkpoint_blocks, packed_activations
 from qat.names import check_class_names
@@ -124,7 +125,7 @@ class Classifier(LightningModule):
         self._started = start is None
         self.class_names: tuple[str, ...] | None = None
         network = build_network(name, shape, classes, options)
-        self.model = quantize(network, quantization, torch.zeros(2, *shape))
+        self.model = expect_state(quantize(network, quantization, torch.zeros(2, *shape)))
         checkpoint_blocks(self.model, list(checkpoint))
         self.model.to(memory_format=torch.channels_last)  # convolutions are a fifth faster
         self._compiled = CompiledNetwork(self.model) if compile else None

@@ -7,7 +7,7 @@ import pytest
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-CHANNEL_AXIS = {"conv1d": 0, "conv2d": 0, "linear": 0, "conv_transpose2d": 1}
+OPERATORS = ("conv1d", "conv2d", "linear", "conv_transpose2d")
 
 
 class Spy(TorchFunctionMode):
@@ -20,9 +20,11 @@ class Spy(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if func.__name__ in CHANNEL_AXIS:
+        if func.__name__ in OPERATORS:
             x, weight = args[:2]
-            channels = weight.movedim(CHANNEL_AXIS[func.__name__], 0)
+            channels = weight
+            if func.__name__ == "conv_transpose2d":  # (I, O / groups, ...); `groups` is the seventh argument
+                channels = weight.unflatten(0, (args[6], -1)).transpose(1, 2).flatten(0, 1)
             self.seen.append((len(x.unique()), max(map(_steps, channels))))
         return func(*args, **(kwargs or {}))
 

@@ -87,3 +87,15 @@ def test_packing_refuses_a_compiled_model() -> None:
     compiled = torch.compile(built(CONFIGS["observed"]), backend="aot_eager")
     with packed_activations(), pytest.raises(ValueError, match="does not go with torch"):
         compiled(torch.rand(4, *SHAPE))
+
+
+def test_a_checkpointed_sequential_is_one_graph() -> None:
+    model = checkpoint_blocks(
+        nn.Sequential(nn.Sequential(nn.Linear(3, 3), nn.Tanh()), nn.Linear(3, 2)), ["0"]
+    )
+    twin, x = copy.deepcopy(model), torch.rand(2, 3)
+    torch.compile(twin, backend="aot_eager", fullgraph=True)(x).sum().backward()
+    model(x).sum().backward()
+    assert all(
+        torch.equal(p.grad, q.grad) for p, q in zip(model.parameters(), twin.parameters(), strict=True)
+    )

@@ -1,6 +1,7 @@
 """Layers that absorb their BatchNorm before the weight is quantized."""
 
 import copy
+import pickle
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from qat import Quantization, checkpoint_blocks, quantize
-from qat.layers.deployable import DeployableConv2d, FoldedBatchNorm2d
+from qat.layers.deployable import DeployableConv2d, FoldedBatchNorm2d, FoldedSyncBatchNorm
 from qat.models import MODELS, ResNet8, SmallCNN
 from qat.quantizers import PowerOfTwo, Quantizer
 
@@ -133,8 +134,9 @@ def test_copies_read_their_own_batchnorm() -> None:
     twin = copy.deepcopy(model)
     assert isinstance(twin[0], DeployableConv2d)
     assert isinstance(twin[1], FoldedBatchNorm2d)
-    assert twin[0].norms == (twin[1],)
-    assert twin[0].sources == (twin[0].input_quantizer,)
+    assert twin[0].norm is twin[1]
+    assert twin[1].fold is twin[0].fold
+    assert twin[0].source is None
 
 
 def test_checkpointed_equals_plain() -> None:
@@ -192,3 +194,101 @@ def test_what_does_not_go_with_it(settings: dict[str, Any], message: str) -> Non
 def test_layers_that_integers_do_not_reproduce(model: nn.Module, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         quantize(model, Quantization(deployable=True), torch.rand(2, 3, 6, 6))
+
+
+def net(norm: Any = nn.BatchNorm2d) -> Any:
+    torch.manual_seed(0)
+    front = (nn.Conv2d(3, 8, 3, bias=False), norm(8), nn.ReLU())
+    return nn.Sequential(*front, nn.Conv2d(8, 8, 3), norm(8), nn.ReLU(), nn.Flatten(), nn.Linear(32, 2))
+
+
+def trained(model: Any) -> Any:
+    model = built(model, torch.rand(8, 3, 6, 6)).train()
+    for seed in range(3):
+        model(torch.rand(8, 3, 6, 6, generator=torch.Generator().manual_seed(seed)))
+    return model.eval()
+
+
+X = torch.rand(8, 3, 6, 6)
+SYNC = nn.SyncBatchNorm.convert_sync_batchnorm
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        SYNC,
+        lambda model: SYNC(SYNC(model)),
+        lambda model: SYNC(copy.deepcopy(model)),
+        lambda model: copy.deepcopy(SYNC(model)),
+        lambda model: pickle.loads(pickle.dumps(SYNC(pickle.loads(pickle.dumps(model))))),
+        lambda model: torch.optim.swa_utils.AveragedModel(model).module,
+        lambda model: nn.Sequential(*SYNC(nn.Sequential(model, nn.Identity()))),
+        lambda model: copy.deepcopy(nn.Sequential(*model[:3]).append(model[3:])),
+    ],
+)
+def test_tools_that_replace_or_copy_modules_keep_the_outputs(change: Any) -> None:
+    model = trained(net())
+    expected = model(X)
+    changed = change(model)
+    assert torch.equal(changed(X), expected)
+    # Its BatchNorm moves in training, and is the one that the eval mode then folds.
+    state = copy.deepcopy(changed.state_dict())
+    changed.train()(X + 1)
+    after = changed.eval()(X)
+    assert any(not torch.equal(x, state[key]) for key, x in changed.state_dict().items() if "running" in key)
+    assert not torch.equal(after, expected)
+    twin = trained(net())
+    twin.train()(X + 1)
+    assert torch.equal(twin.eval()(X), after)
+
+
+def test_a_network_that_holds_syncbatchnorm() -> None:
+    model = trained(net(nn.SyncBatchNorm))
+    assert isinstance(model[1], FoldedSyncBatchNorm)
+    assert torch.equal(model(X), trained(net())(X))
+    plain = quantize(net(nn.SyncBatchNorm), Quantization(), X)
+    assert isinstance(plain[1], nn.SyncBatchNorm)
+    assert plain(X).isfinite().all()
+
+
+def test_another_batchnorm_in_the_place_of_the_folded_one_is_folded() -> None:
+    model = trained(net())
+    new = nn.BatchNorm2d(8)
+    new.load_state_dict(copy.deepcopy(model[1].state_dict()))
+    new.bias.data += 0.5
+    model[1] = new.eval()
+    reference = trained(net())
+    reference[1].bias.data += 0.5
+    assert torch.equal(model(X), reference(X))
+
+
+@pytest.mark.parametrize(
+    "module", [nn.Identity(), nn.GroupNorm(2, 8), nn.BatchNorm2d(8, track_running_stats=False)]
+)
+def test_another_module_in_the_place_of_the_folded_batchnorm_is_refused(module: nn.Module) -> None:
+    model = trained(net())
+    model[1] = module
+    with pytest.raises(
+        ValueError, match=r"DeployableConv2d absorbs the BatchNorm '1' after it, but that is a"
+    ):
+        model(X)
+
+
+def test_a_float_layer_in_the_place_of_the_one_that_folds_is_normalised() -> None:
+    model = trained(net())
+    model[0] = nn.Conv2d(3, 8, 3)
+    norm = model[1]
+    y = model[0](X)
+    mean, variance = (x.reshape(-1, 1, 1) for x in (norm.running_mean, norm.running_var))
+    expected = (y - mean) / (variance + norm.eps).sqrt()
+    torch.testing.assert_close(
+        model[1](y), expected * norm.weight.reshape(-1, 1, 1) + norm.bias.reshape(-1, 1, 1)
+    )
+
+
+def test_an_activation_that_was_replaced_leaves_the_bias_unrounded() -> None:
+    model = trained(net())
+    assert torch.equal(model[3].source.module.quantizer.scale.value, model[2].quantizer.scale.value)
+    model[2] = nn.ReLU()
+    assert model(X).isfinite().all()
+    assert model[3].effective_bias is not None

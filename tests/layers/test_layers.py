@@ -105,20 +105,30 @@ def test_double_precision() -> None:
     assert layer(torch.rand(2, 5, dtype=torch.float64)).dtype == torch.float64
 
 
-def test_a_transposed_convolution_keeps_output_size_and_scales_its_axis_1() -> None:
-    weights = Quantizer(IntGrid(3), ObservedScale(3, "max", (1, 3, 1, 1), axis=1))
+@pytest.mark.parametrize("groups", [1, 2, 4])
+def test_a_transposed_convolution_has_one_scale_for_each_output_channel(groups: int) -> None:
+    shape, axis = ((1, 8, 1, 1), 1) if groups == 1 else ((8, 1, 1, 1), 0)
+    weights = Quantizer(IntGrid(3), ObservedScale(3, "max", shape, axis))
     layer = QuantConvTranspose2d(
-        4, 6, 3, stride=2, groups=2, weight_quantizer=weights, input_quantizer=nn.Identity()
+        4, 8, 3, stride=2, groups=groups, weight_quantizer=weights, input_quantizer=nn.Identity()
     )
+    assert layer.channel_axis == axis
     x = torch.rand(2, 4, 5, 5)
     for size in (11, 12):
-        assert layer(x, output_size=[size, size]).shape == (2, 6, size, size)
+        assert layer(x, output_size=[size, size]).shape == (2, 8, size, size)
     with pytest.raises(ValueError, match="requested an output size"):
         layer(x, output_size=[14, 14])
-    largest = layer.weight.detach().abs().amax((0, 2, 3), keepdim=True)
-    assert torch.equal(weights.scale.value, largest / 3)
-    expected = F.conv_transpose2d(x, weights(layer.weight), layer.bias, stride=2, groups=2)
+    outputs = layer.weight.detach().reshape(groups, 4 // groups, 8 // groups, 3, 3)
+    largest = outputs.abs().amax((1, 3, 4), keepdim=True)
+    assert torch.equal(weights.scale.value.flatten(), largest.flatten() / 3)
+    quantized = (outputs / (largest / 3)).round() * (largest / 3)
+    weight = quantized.reshape(layer.weight.shape)
+    expected = F.conv_transpose2d(x, weight, layer.bias, stride=2, groups=groups)
     assert torch.equal(layer(x), expected)
+    layer(x).sum().backward()
+    plain = layer.weight.detach().requires_grad_()
+    F.conv_transpose2d(x, plain, stride=2, groups=groups).sum().backward()
+    assert torch.equal(layer.weight.grad, plain.grad)
 
 
 @pytest.mark.parametrize("kind", QUANT_ACTIVATIONS, ids=lambda kind: kind.__name__)

@@ -1,7 +1,11 @@
 """Blocks checkpointed by their names: what is refused."""
 
+import copy
+import pickle
+
 import pytest
 import torch
+from torch import Tensor, nn
 
 from qat import Checkpointed, Quantization, checkpoint_blocks, quantize
 from qat.models import ResNet8, SmallCNN
@@ -43,3 +47,95 @@ def test_quantizing_comes_before_checkpointing() -> None:
         ValueError, match=r"blocks\.0 is checkpointed; call quantize before checkpoint_blocks"
     ):
         quantize(model, Quantization(), torch.zeros(2, 3, 32, 32))
+
+
+class Iterates(nn.Module):
+    """Reads its blocks in one of several ways."""
+
+    def __init__(self, container: type[nn.Module], how: str = "iter") -> None:
+        super().__init__()
+        parts = [nn.Sequential(nn.Linear(4, 4), nn.Tanh()) for _ in range(3)]
+        if container is nn.ModuleDict:
+            self.blocks = nn.ModuleDict({f"b{i}": part for i, part in enumerate(parts)})
+        else:
+            self.blocks = nn.Sequential(*parts) if container is nn.Sequential else container(parts)
+        self.how = how
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.how == "call":
+            penalty = sum(block[0].weight.square().sum() for block in self.blocks)  # reads, but does not call
+            return self.blocks(x) + 0 * penalty
+        if self.how == "slice":
+            return self.blocks[1:](self.blocks[:1](x))
+        blocks = {
+            "iter": lambda: iter(self.blocks.values() if hasattr(self.blocks, "values") else self.blocks),
+            "index": lambda: (self.blocks[i] for i in range(3)),
+            "children": lambda: self.blocks.children(),
+        }[self.how]()
+        for block in blocks:
+            x = block(x)
+        return x
+
+
+@pytest.mark.parametrize("container", [nn.ModuleList, nn.ModuleDict])
+def test_a_container_that_is_never_called(container: type[nn.Module]) -> None:
+    with pytest.raises(ValueError, match=r"'blocks' has no effect: a Module\w+ is .* use \['blocks\.\*'\]"):
+        checkpoint_blocks(Iterates(container), ["blocks"])
+    with pytest.raises(ValueError, match=r"a Module\w+ is never called itself; checkpoint its parts"):
+        Checkpointed(Iterates(container).blocks)
+    model = checkpoint_blocks(Iterates(container), ["blocks*"])  # the outermost that is called
+    assert [name for name, m in model.named_modules() if isinstance(m, Checkpointed)] == [
+        f"blocks.{name}" for name in dict(model.blocks.named_children())
+    ]
+
+
+@pytest.mark.parametrize("how", ["iter", "index", "children"])
+def test_a_sequential_whose_parts_are_called_by_its_parent(how: str) -> None:
+    model = checkpoint_blocks(Iterates(nn.Sequential, how), ["blocks"])
+    with pytest.raises(ValueError, match=r"Sequential has no effect, .* pattern 'blocks\.\*' in place"):
+        model(torch.rand(2, 4))
+    model.eval()(torch.rand(2, 4))  # not checkpointed in any case
+
+
+@pytest.mark.parametrize("how", ["call", "slice"])
+def test_a_sequential_that_is_called_or_sliced(how: str) -> None:
+    model = checkpoint_blocks(Iterates(nn.Sequential, how), ["blocks"])
+    x = torch.rand(2, 4, requires_grad=True)
+    for _ in range(2):
+        model(x).sum().backward()
+        model = copy.deepcopy(model)
+    outside = [block(x) for block in model.blocks]  # no forward runs
+    assert len(outside) == 3
+    pickle.loads(pickle.dumps(model))(x).sum().backward()
+
+
+def test_parts_of_a_checkpointed_sequential() -> None:
+    features = Checkpointed(nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 2)))
+    x = torch.rand(2, 4, requires_grad=True)
+    for front in (features[:2], copy.deepcopy(features)[:2], pickle.loads(pickle.dumps(features))[:2]):
+        assert isinstance(front, Checkpointed)
+        assert isinstance(front, nn.Sequential)
+        assert list(front.state_dict()) == ["0.weight", "0.bias"]
+        front(x).sum().backward()
+    assert features[0] is next(iter(features))
+    assert features[-1] is features[2]
+    joined = features[:2] + features[2:]
+    assert type(joined) is nn.Sequential
+    assert torch.equal(joined(x), features(x))
+    assert len(features * 2) == 6
+    del features[1]
+    assert features.append(nn.ReLU())(x).shape == (2, 2)
+
+
+class Chain(nn.ModuleList):
+    def forward(self, x: Tensor) -> Tensor:
+        for block in self:
+            x = block(x)
+        return x
+
+
+def test_a_slice_of_a_list_that_has_a_forward() -> None:
+    chain = Checkpointed(Chain([nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 2)]))
+    assert type(chain[:2]) is type(chain)
+    assert chain[:2](torch.rand(2, 4)).shape == (2, 4)
+    assert len(chain + nn.ModuleList([nn.Tanh()])) == 4

@@ -287,6 +287,14 @@ def test_a_block_that_changes_its_input_in_place_is_refused() -> None:
         model(torch.rand(2, 4))
 
 
+def test_the_form_for_the_compiler_puts_the_buffers_back_where_the_block_raises() -> None:
+    block = Checkpointed(nn.Sequential(nn.BatchNorm1d(4), nn.Linear(3, 3)))
+    buffers = dict(block.named_buffers())
+    with pytest.raises(RuntimeError, match="shapes"):
+        block._compiled(torch.rand(2, 4))
+    assert all(buffer is buffers[name] for name, buffer in block.named_buffers())
+
+
 class Nested(nn.Module):
     def __init__(self) -> None:
         super().__init__()

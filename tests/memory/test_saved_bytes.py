@@ -2,6 +2,7 @@
 
 import copy
 
+import pytest
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
@@ -96,3 +97,37 @@ def test_learned_scales_are_left_alone_before_the_first_batch() -> None:
     before = copy.deepcopy(model.state_dict())
     saved_bytes(model, torch.rand(4, 1, 28, 28))
     assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
+
+
+def test_learned_scales_are_left_alone_where_the_model_raises() -> None:
+    config = Quantization(weight_scale="learned", activation_scale="learned")
+    model = quantize(SmallCNN(), config, torch.zeros(2, 1, 28, 28))
+    before = copy.deepcopy(model.state_dict())
+    model.fc.register_forward_pre_hook(raises)
+    with pytest.raises(ZeroDivisionError):
+        saved_bytes(model, torch.rand(4, 1, 28, 28))
+    assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
+
+
+def raises(*_: object) -> None:
+    raise ZeroDivisionError
+
+
+def test_it_counts_the_same_in_inference_mode() -> None:
+    model, x = SmallCNN(), torch.rand(4, 1, 28, 28)
+    with torch.inference_mode():
+        inside = saved_bytes(model, x)
+    assert inside == saved_bytes(model, x)
+    assert inside.total > 0
+
+
+def test_a_backward_inside_the_model_is_checked() -> None:
+    class Inner(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            y = x.exp()
+            z = y.sum()
+            y.mul_(2)
+            return torch.autograd.grad(z, x)[0]
+
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        saved_bytes(Inner(), torch.rand(4, requires_grad=True))

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from qat.export.onnx.operators import QuantizeDequantize, StoredWeight
 from qat.layers import QuantLayer, fold_batchnorm
 from qat.layers.activation import QUANT_ACTIVATIONS, QuantActivation
-from qat.layers.deployable import DEPLOYABLE, FOLDED, Deployable
+from qat.layers.deployable import DEPLOYABLE, Deployable, FoldedBatchNorm
 from qat.layers.insert import QUANT_LAYERS
 from qat.quantizers import Quantizer
 
@@ -31,10 +31,10 @@ def runtime_copy(model: nn.Module, args: tuple[Tensor, ...], opset: int, fold: b
             del module.quantizer
             parts = {"activation": _to_base_class(module, QUANT_ACTIVATIONS), "quantizer": quantizer}
             model.set_submodule(name, nn.Sequential(OrderedDict(parts)))
-        elif isinstance(module, tuple(FOLDED.values())):
-            model.set_submodule(name, nn.Identity())
     for name, module in list(model.named_modules()):
-        if isinstance(module, Quantizer):
+        if isinstance(module, FoldedBatchNorm):
+            model.set_submodule(name, nn.Identity())
+        elif isinstance(module, Quantizer):
             model.set_submodule(name, QuantizeDequantize(module, opset))
     if fold:
         _fold_norms(model, args)
@@ -47,7 +47,7 @@ def _store_weight(layer: Any, opset: int) -> None:
         bias = layer.effective_bias
         _to_base_class(layer, DEPLOYABLE)
         layer.bias = None if bias is None else nn.Parameter(bias, requires_grad=False)
-        layer.norms, layer.sources = (), ()
+        layer.fold, layer.source = None, None
     if weight is not None:
         layer.weight_quantizer = weight
 
