@@ -10,6 +10,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.strategies import DDPStrategy
 
+from qat.cli.config_file import GROUPS, ConfigFile, check_classes
 from qat.cli.parser import OneLineParser, program
 from qat.cli.run_folder import SaveConfig, ShowSummary, check_writable, new_loggers
 from qat.data import ImageData, data_shape
@@ -40,7 +41,6 @@ class TrainCLI(LightningCLI):
             save_config_callback=SaveConfig,
             seed_everything_default=0,
             parser_kwargs={"prog": prog, "usage": f"{prog} {OPTIONS}", "description": SUBCOMMANDS[name]},
-            parser_class=OneLineParser,
             args=list(args),
             run=False,  # the subcommands are methods of the trainer; here they share one set of options
             auto_configure_optimizers=False,
@@ -54,6 +54,12 @@ class TrainCLI(LightningCLI):
             self.trainer.fit(self.model, self.datamodule, ckpt_path=ckpt_path, weights_only=True)
         else:  # the model holds the state of the .ckpt file already
             getattr(self.trainer, self.name)(self.model, self.datamodule)
+
+    def init_parser(self, **kwargs: Any) -> LightningArgumentParser:
+        parser = OneLineParser(**kwargs)
+        text = "YAML file of options; a second one adds to the first, and wins over it."
+        parser.add_argument("-c", "--config", action=ConfigFile, help=text)
+        return parser
 
     def add_default_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         seed = "Random seed of the run, 0 to 2^32 - 1."
@@ -80,7 +86,8 @@ class TrainCLI(LightningCLI):
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
         self.config = options = parser.parse_args(args)
-        for group in ("model", "data", "trainer", "model.quantization"):
+        check_classes(options)
+        for group in (*GROUPS, "model.quantization"):
             if not isinstance(options[group], Namespace):
                 rule = f"{group} must be a group of options, got {options[group]}"
                 raise ValueError(f"{rule}; see {parser.prog} --help")

@@ -8,10 +8,9 @@ from itertools import permutations
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from qat.experiment.options import defaults, plain_values
-from qat.names import one_line, unknown_name
+from qat.names import unknown_name
+from qat.yaml_file import read_yaml
 
 MAIN = Path(__file__).with_name("compare.yaml")  # the main job, which `configs/compare.yaml` repeats
 LIBRARY = Path(__file__).with_name("more_setups.yaml")  # setups that any comparison may pick by name
@@ -86,12 +85,13 @@ def read_comparison(path: str | Path) -> Comparison:
     """Read the YAML file of a comparison; see `parse_comparison`.
 
     Raises:
-        ValueError, OSError: it is not such a file; the message names the file.
+        ValueError: it is not such a file; the message names the file.
     """
+    content = read_yaml("config", path)
     try:
-        return parse_comparison(yaml.load(Path(path).read_text(encoding="utf-8"), _UniqueKeys))
-    except (ValueError, yaml.YAMLError) as error:
-        raise ValueError(f"{path}: {one_line(error)}") from error
+        return parse_comparison(content)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
 
 
 def parse_comparison(content: Any) -> Comparison:
@@ -155,16 +155,3 @@ def _sweep(content: Mapping[str, Any]) -> dict[tuple[str, ...], list[Any]]:
         except ValueError as error:
             raise ValueError(f"sweep of {key}: {error}") from error
     return sweep
-
-
-class _UniqueKeys(yaml.SafeLoader):
-    """Refuses a key that a mapping holds twice; plain YAML keeps the last one in silence."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        nodes = [key for key, _ in node.value if not key.tag.endswith(":merge")]  # `<<` may stand there twice
-        keys = [self.construct_object(key, deep=True) for key in nodes]
-        for number, key in enumerate(keys):
-            if key in keys[:number]:
-                line = nodes[number].start_mark.line + 1
-                raise ValueError(f"line {line}: {key!r} is there twice")
-        return super().construct_mapping(node, deep)

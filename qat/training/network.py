@@ -2,14 +2,13 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
 from lightning import LightningModule
 from torch import nn
 
 from qat.models import MODELS
-from qat.names import unknown_name
+from qat.names import imported, unknown_name
 
 
 def network_of(module: LightningModule) -> nn.Module:
@@ -47,14 +46,9 @@ def build_network(name: str, shape: tuple[int, ...], classes: int, options: Mapp
 
 
 def _imported(path: str) -> Callable[..., nn.Module]:
-    module, _, attribute = path.rpartition(".")
-    if not module:
+    if not {".", ":"} & set(path):
         raise unknown_name("model", path, MODELS)
-    try:
-        found = getattr(import_module(module), attribute)
-    except Exception as error:  # the module runs the user's code
-        rule = f"model must be one of {', '.join(MODELS)}, or an import path that works"
-        raise ValueError(f"{rule}; got {path!r}: {error}") from error
+    found = imported("model", path)
     if not callable(found):
         raise ValueError(f"model {path} must be a class or function that builds a network, got {found!r}")
-    return found
+    return cast(Callable[..., nn.Module], found)
