@@ -38,6 +38,11 @@ def _nearest(name: str, known: list[str]) -> str:
     return f"choose from: {shown}"
 
 
+def is_import_path(name: str) -> bool:
+    """Whether a name is an import path, not the short name of a part of this package."""
+    return "." in name or ":" in name
+
+
 def imported(what: str, path: str, loads: bool = True) -> Any:
     """What an import path names: `module.name`, `module:name` or `module.Class.name`.
 
@@ -51,9 +56,15 @@ def imported(what: str, path: str, loads: bool = True) -> Any:
     first, *names = path.replace(":", ".").split(".")
     if not names or not all(name.isidentifier() for name in (first, *names)):
         raise ValueError(f"{what} must be an import path such as my_module.my_name, got {path!r}")
+
+    def module(name: str) -> ModuleType:
+        if not loads and name not in sys.modules:
+            raise ValueError(f"{what} {path!r}: module {name} is not imported")
+        return import_module_of(what, path, name)
+
     if first in sys.stdlib_module_names:
         raise ValueError(f"{what} must not come from Python's own library, got {path!r}; name your own")
-    found: Any = _module(what, path, first, loads)
+    found: Any = module(first)
     for number, name in enumerate(names):
         inner = f"{found.__name__}.{name}" if isinstance(found, ModuleType) else ""
         if inner in sys.modules and number < len(names) - 1:
@@ -61,16 +72,16 @@ def imported(what: str, path: str, loads: bool = True) -> Any:
         elif hasattr(found, name):
             found = getattr(found, name)
         elif inner and hasattr(found, "__path__") and find_spec(inner):
-            found = _module(what, path, inner, loads)
+            found = module(inner)
         else:
             owner = getattr(found, "__name__", type(found).__name__)
             raise unknown_name(f"name in {owner}", name, [each for each in dir(found) if each[:2] != "__"])
     return found
 
 
-def _module(what: str, path: str, name: str, loads: bool) -> ModuleType:
-    if not loads and name not in sys.modules:
-        raise ValueError(f"{what} {path!r}: module {name} is not imported")
+def import_module_of(what: str, path: str, name: str | None = None) -> ModuleType:
+    """Import the module `name` of an import path, by default the whole path; raises ValueError as above."""
+    name = path if name is None else name
     try:
         return import_module(name)
     except (Exception, SystemExit) as error:  # the module runs the user's code

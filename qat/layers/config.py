@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from qat.gradients import ROUNDINGS, Rounding, RoundingName
-from qat.names import imported, match_names, unknown_name
+from qat.names import imported, is_import_path, match_names, unknown_name
 from qat.quantizers import ActivationObserverName, ActivationScaleName, WeightObserverName, WeightScaleName
 from qat.quantizers.grid import WIDTHS, check_bits
 
@@ -130,7 +130,7 @@ class Quantization:
     def rounding_function(self) -> Rounding:
         """The rounding as a function, also where it was given by name or import path."""
         if isinstance(self.rounding, str):
-            if "." not in self.rounding and self.rounding not in ROUNDINGS:
+            if self.rounding not in ROUNDINGS and not is_import_path(self.rounding):
                 raise unknown_name("rounding", self.rounding, ROUNDINGS)
             return ROUNDINGS.get(self.rounding) or _imported(self.rounding)
         rounding: Rounding = self.rounding

@@ -8,7 +8,7 @@ from lightning import LightningModule
 from torch import nn
 
 from qat.models import MODELS
-from qat.names import imported, unknown_name
+from qat.names import imported, is_import_path, unknown_name
 
 
 def network_of(module: LightningModule) -> nn.Module:
@@ -46,7 +46,7 @@ def build_network(name: str, shape: tuple[int, ...], classes: int, options: Mapp
 
 
 def _imported(path: str) -> Callable[..., nn.Module]:
-    if not {".", ":"} & set(path):
+    if not is_import_path(path):
         raise unknown_name("model", path, MODELS)
     found = imported("model", path)
     if not callable(found):
