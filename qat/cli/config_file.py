@@ -45,16 +45,22 @@ class ConfigFile(ActionConfigFile):
         if not isinstance(content, dict):
             raise ValueError(f"{dest} must hold groups such as model, data and trainer, got {content!r}")
         for group in GROUPS:
-            if not isinstance(content.get(group, {}), dict):
+            if group in content and not isinstance(_entry(content, group), dict):
                 raise ValueError(f"{group} must be a group of options, got {content[group]!r} in {value}")
         for name, origin in FOLLOWS.items():
             if _entry(content, name) is not None:
                 raise ValueError(f"{name} follows from {origin}: leave it out of {value}")
+        for name, default in parser.get_defaults().items():
+            group, _, last = name.rpartition(".")
+            values = _entry(content, group)
+            null = isinstance(values, dict) and values.get(last, default) is None
+            if null and default is not None and not name.startswith("trainer."):
+                raise ValueError(f"{name} must not be null; leave it out for its default, {default!r}")
         for name in MERGED:
             entries, earlier = _entry(content, name), cfg.get(name)
             if isinstance(entries, dict) and isinstance(earlier, dict):
-                *groups, last = name.split(".")
-                _entry(content, ".".join(groups))[last] = _merge(earlier, entries)
+                group, _, last = name.rpartition(".")
+                _entry(content, group)[last] = _merge(earlier, entries)
         ActionConfigFile.apply_config(parser, cfg, dest, json.dumps(content))
 
 
@@ -84,8 +90,8 @@ def _class_paths(options: Any) -> Iterator[str]:
 
 
 def _entry(content: Any, name: str) -> Any:
-    """The value at a dotted name in nested mappings, or None."""
-    for key in name.split("."):
+    """The value at a dotted name in nested mappings, or None; all of them where the name is empty."""
+    for key in name.split(".") if name else ():
         content = content.get(key) if isinstance(content, dict) else None
     return content
 

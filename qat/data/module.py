@@ -48,8 +48,9 @@ class ImageData(LightningDataModule):
         super().__init__()
         self.source = find_source(name)
         self.root = resolve_root(data_root)
-        if batch_size < 1:
-            raise ValueError(f"batch_size must be at least 1 image, got {batch_size}; 128 is a good start")
+        if not 1 <= batch_size < 2**31:
+            rule = "batch_size must be at least 1 image, and below 2^31"
+            raise ValueError(f"{rule}, got {batch_size}; 128 is a good start")
         if not 0 <= seed < 2**32:
             raise ValueError(f"seed must be 0 to 2^32 - 1, got {seed}; any small number will do")
         if not 0 < val_fraction < 1:

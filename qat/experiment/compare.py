@@ -19,6 +19,7 @@ from qat.experiment.options import build, build_trainer, resolve
 from qat.experiment.plan import TrainingRun, listing, plan
 from qat.names import one_line
 from qat.progress import tracked
+from qat.training.limits import check_batches
 from qat.training.result import SCHEMA, versions
 from qat.whole_file import write_whole
 
@@ -87,7 +88,7 @@ def _check(comparison: Comparison, runs: list[TrainingRun]) -> None:
 def _problem(options: dict[str, Any], prepared: list[dict[str, Any]]) -> str:
     """What is wrong with the options of a run, in one line; data that is fine is added to `prepared`."""
     try:
-        build_trainer(options, [])
+        trainer = build_trainer(options, [])
         classifier, data = build(options, seed=0)
         classifier.load_teacher()
         classifier.load_start()
@@ -95,6 +96,9 @@ def _problem(options: dict[str, Any], prepared: list[dict[str, Any]]) -> str:
             data.prepare_data()
             data.setup()
             prepared.append(options["data"])
+        data.trainer = trainer
+        for stage in ("fit", "test"):
+            check_batches(trainer, data, stage)
     except BAD_OPTIONS as error:
         return one_line(error)
     return ""

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping
+from math import isfinite
 from typing import Any, cast
 
 from lightning import LightningModule
@@ -36,8 +37,10 @@ def build_network(name: str, shape: tuple[int, ...], classes: int, options: Mapp
         if key not in known:
             raise unknown_name(f"option of {name}", key, known)
         kinds = {int: (int,), float: (int, float)}.get(known[key].annotation, (object,))
-        if not isinstance(value, kinds) or isinstance(value, bool):
-            raise ValueError(f"option {key} of {name} must be of type {kinds[-1].__name__}, got {value!r}")
+        finite = not isinstance(value, float) or isfinite(value)
+        if not isinstance(value, kinds) or isinstance(value, bool) or not finite:
+            kind = f"of type {kinds[-1].__name__}" if finite else "finite"
+            raise ValueError(f"option {key} of {name} must be {kind}, got {value!r}")
     try:
         return build(input_shape=shape, classes=classes, **options)
     except (TypeError, ValueError, RuntimeError, ArithmeticError) as error:  # torch checks some arguments
