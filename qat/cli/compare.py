@@ -20,7 +20,10 @@ from qat.models import MODELS
 from qat.quantizers.grid import check_bits
 from qat.report import comparison_table, write_report
 from qat.training.loss import LossName
+from qat.whole_file import check_folder
 
+REPORT_FILES = ("comparison.yaml", "report.html", "report.md")
+WIDE = 200  # columns of a file or a pipe, which wraps no line
 SETUPS = ", ".join(dict.fromkeys(name for file in (MAIN, LIBRARY) for name in read_comparison(file).setups))
 
 
@@ -28,7 +31,7 @@ SETUPS = ", ".join(dict.fromkeys(name for file in (MAIN, LIBRARY) for name in re
 class CompareOptions:
     """The options of the command: type, help, and the option of training that it sets in the base."""
 
-    config: Annotated[str | None, "YAML file of the comparison; by default configs/compare.yaml."] = None
+    config: Annotated[str | None, "YAML file of the comparison; by default qat's own."] = None
     setups: Annotated[list[str] | None, f"Names of setups of the YAML file, or any of {SETUPS}."] = None
     seeds: Annotated[list[int] | None, "Random seeds; one run of each setup for each seed."] = None
     bits: Annotated[list[int] | None, "Bit-widths of weights and activations; one run for each."] = None
@@ -67,7 +70,7 @@ def _parse(argv: Sequence[str] | None) -> CompareOptions:
 
 def _comparison(options: CompareOptions) -> Comparison:
     """The YAML file with the options laid over it."""
-    comparison = read_comparison(options.config or MAIN)
+    comparison = read_comparison(MAIN if options.config is None else options.config)
     if options.setups is not None:
         comparison = comparison.pick(options.setups)
     if options.seeds is not None:
@@ -76,13 +79,12 @@ def _comparison(options: CompareOptions) -> Comparison:
         for bits in check_list("bits", options.bits):
             check_bits("bits", bits, CONFIGURABLE_WIDTHS)
         comparison = comparison.with_values(BITS, options.bits)
-    several = len(options.bits or []) > 1
     for short, name in SETS.items():
         value = getattr(options, short)
-        if several and name in BITS and value is not None:
+        if options.bits is not None and name in BITS and value is not None:
             raise ValueError(
-                f"{short} must be left out with several bits, which are those of both; got {short} {value} "
-                f"and bits {' '.join(map(str, options.bits or []))}"
+                f"{short} must be left out with bits, which are those of weights and activations; got "
+                f"{short} {value} and bits {' '.join(map(str, options.bits))}"
             )
         if value is not None:
             comparison = comparison.with_values([name], [value])
@@ -96,12 +98,20 @@ def main(argv: Sequence[str] | None = None) -> None:
     try:
         with errors_in_one_line():
             check_writable("out", options.out)
-            compare(_comparison(options), options.out, options.jobs, options.dask)
-            report = write_report(Path(options.out))
+            for name in REPORT_FILES if Path(options.out).is_dir() else ():
+                check_folder(Path(options.out) / name)
+            compare(_comparison(options), options.out, options.jobs, options.dask, _report)
     except RunsFailedError as failed:
         leave("\n".join(f"error: {reason}" for reason in failed.args), 2)
     except KeyboardInterrupt as stopped:
         kept = f"{stopped}: the same command goes on there" if str(stopped) else "nothing had begun"
         leave(f"stopped; {kept}", 130)
-    Console().print(comparison_table(load_results(Path(options.out))))
+
+
+def _report(out: Path) -> None:
+    """Write the report of the finished runs, and print its table."""
+    report, console = write_report(out), Console()
+    if not console.is_terminal:
+        console.width = WIDE
+    console.print(comparison_table(load_results(out)))
     print(f"report: {report}")

@@ -1,10 +1,10 @@
 """Folders that a verb writes to, and what it writes for a run and prints of it."""
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from shutil import rmtree
+from tempfile import TemporaryDirectory
 
 import torch
 from lightning import Callback, LightningModule, Trainer
@@ -23,12 +23,15 @@ def check_writable(argument: str, folder: str | Path) -> None:
     existing = Path(folder).absolute()
     while not existing.exists() and existing != existing.parent:
         existing = existing.parent
-    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+    try:
+        with TemporaryDirectory(dir=existing):  # permissions do not tell: /proc takes no file, even of root
+            return
+    except OSError:
         why = "is not writable" if existing.is_dir() else "is a file, not a folder"
         raise ValueError(
             f"{argument} must be a writable folder, got {folder}: {existing} {why}; "
             "choose another, such as runs/mine"
-        )
+        ) from None
 
 
 @contextmanager
@@ -39,7 +42,7 @@ def new_version(root: str | Path, claims: bool = True) -> Iterator[list[Logger]]
     first .ckpt file leaves none. The other processes of a run claim nothing (`claims` is False): the first
     one tells them the folder.
     """
-    version = CSVLogger(root, name="").version
+    version = int(CSVLogger(root, name="").version)  # a number, as no other was given
     while claims:
         folder = Path(root) / f"version_{version}"
         try:

@@ -149,7 +149,9 @@ def _sweep(content: Mapping[str, Any]) -> dict[tuple[str, ...], list[Any]]:
         names = tuple(name.strip() for name in str(key).split(","))
         try:
             check_list("options", [*(name for other in sweep for name in other), *names])
-            plain_values({name: None for name in names if name not in defaults()})  # refuses a group
+            if "" in names:
+                raise ValueError("a name is missing beside a comma")
+            plain_values({name: values for name in names if name not in defaults()})  # refuses a group
             plain = [plain_values(dict.fromkeys(names, value)) for value in check_list("values", values)]
             sweep[names] = check_list("values", [value[names[0]] for value in plain])
         except ValueError as error:

@@ -67,7 +67,7 @@ def load_teacher(build: type[LightningModule], path: str, student: Mapping[str, 
     check_named_parts(ckpt, path)
     try:
         teacher = build(**ckpt["hyper_parameters"] | {"teacher": None})
-    except TypeError as error:  # an option that this version does not know
+    except (TypeError, ValueError) as error:  # an option that this version does not know, or a wrong value
         raise ValueError(f"teacher {path} cannot be built ({remedy(ckpt)}): {error}") from error
     for key in ("input_shape", "classes"):
         if teacher.hparams[key] != student[key]:

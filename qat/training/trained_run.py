@@ -64,7 +64,7 @@ def load_run(
     # A finished network needs neither its teacher nor its start, and computes the same without checkpointing.
     try:
         classifier = Classifier(**settings | {"teacher": None, "start": None, "checkpoint": []})
-    except TypeError as error:  # an option that this version does not know
+    except (TypeError, ValueError) as error:  # an option that this version does not know, or a wrong value
         raise ValueError(f"run {run} cannot be built ({remedy(content)}): {error}") from error
     load_state(content, ckpt, classifier)
     return TrainedRun(classifier.eval(), ckpt, data, data_root)
