@@ -30,10 +30,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("function", type=str | None, nargs="?", default=None, help=FUNCTION_HELP)
     parser.add_argument("--shape", type=str, action="append", help=SHAPE_HELP)
     parser.add_function_arguments(check_function, skip={"target", "shapes"})
-    args = vars(parser.parse_args(argv))
+    args, defaults = vars(parser.parse_args(argv)), parser.get_defaults()
+    given = [name for name, value in args.items() if value != defaults[name]]
     target, shapes = args.pop("function"), args.pop("shape") or ["4,3"]
     with errors_in_one_line((ValueError,)):
         if target is None:
+            if given:
+                raise ValueError(f"{given[0]} needs a function to check, as in my_module:MyFunction")
             verdicts = [row.check(name) for name, row in ROWS.items()]
             print_table(Console(), verdicts)
         else:

@@ -24,12 +24,12 @@ def test_another_process_of_a_run_claims_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("trained", [False, True])
 def test_an_error_before_the_first_ckpt_leaves_no_folder(trained: bool, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="refused"), new_version(tmp_path) as loggers:
-        folder = Path(loggers[0].log_dir or "")
-        (folder / "config.yaml").touch()
-        if trained:
-            (folder / "last.ckpt").touch()
-        raise ValueError("refused")
+    claim = new_version(tmp_path)
+    folder = Path(claim.__enter__()[0].log_dir or "")
+    (folder / "config.yaml").touch()
+    if trained:
+        (folder / "last.ckpt").touch()
+    assert not claim.__exit__(ValueError, ValueError("refused"), None)
     assert folder.exists() == trained
 
 
