@@ -14,7 +14,7 @@ from qat.cli.run_folder import check_writable
 from qat.data import DataName
 from qat.experiment import Comparison, RunsFailedError, compare, load_results, read_comparison
 from qat.experiment.comparison import LIBRARY, MAIN, check_list
-from qat.experiment.plan import BITS
+from qat.experiment.plan import BOTH_BITS
 from qat.layers.config import CONFIGURABLE_WIDTHS
 from qat.models import MODELS
 from qat.quantizers.grid import check_bits
@@ -35,8 +35,8 @@ class CompareOptions:
     setups: Annotated[list[str] | None, f"Names of setups of the YAML file, or any of {SETUPS}."] = None
     seeds: Annotated[list[int] | None, "Random seeds; one run of each setup for each seed."] = None
     bits: Annotated[list[int] | None, "Bit-widths of weights and activations; one run for each."] = None
-    weight_bits: Annotated[int | None, "Bits of weights, if not --bits.", BITS[0]] = None
-    activation_bits: Annotated[int | None, "Bits of activations, if not --bits.", BITS[1]] = None
+    weight_bits: Annotated[int | None, "Bits of weights, if not --bits.", BOTH_BITS[0]] = None
+    activation_bits: Annotated[int | None, "Bits of activations, if not --bits.", BOTH_BITS[1]] = None
     epochs: Annotated[int | None, "Number of epochs, at least 1.", "trainer.max_epochs"] = None
     data: Annotated[DataName | None, "The data set.", "data.name"] = None
     data_root: Annotated[str | None, "Data folder; default: $QAT_DATA, or data.", "data.data_root"] = None
@@ -78,10 +78,10 @@ def _comparison(options: CompareOptions) -> Comparison:
     if options.bits is not None:
         for bits in check_list("bits", options.bits):
             check_bits("bits", bits, CONFIGURABLE_WIDTHS)
-        comparison = comparison.with_values(BITS, options.bits)
+        comparison = comparison.with_values(BOTH_BITS, options.bits)
     for short, name in SETS.items():
         value = getattr(options, short)
-        if options.bits is not None and name in BITS and value is not None:
+        if options.bits is not None and name in BOTH_BITS and value is not None:
             raise ValueError(
                 f"{short} must be left out with bits, which are those of weights and activations; got "
                 f"{short} {value} and bits {' '.join(map(str, options.bits))}"

@@ -130,7 +130,7 @@ def check_list(what: str, values: Any) -> list[Any]:
 def _setup(name: Any, options: Any) -> Setup:
     if not isinstance(name, str) or not NAME.fullmatch(name):
         rule = "text for a folder's name on any system: up to 64 letters, digits and _ . + -, not a device of"
-        raise ValueError(f"the name of a setup must be {rule} Windows; got {name!r}; put a number in quotes")
+        raise ValueError(f"the name of a setup must be {rule} Windows; got {name!r}")
     if not isinstance(options, Mapping | None):
         raise ValueError(f"setup {name} must be a mapping, got {options!r}")
     options = dict(options or {})

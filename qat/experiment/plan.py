@@ -16,7 +16,7 @@ from qat.experiment.comparison import Comparison
 from qat.experiment.options import resolve
 from qat.experiment.results import read_result
 
-BITS = ("model.quantization.weight_bits", "model.quantization.activation_bits")
+BOTH_BITS = ("model.quantization.weight_bits", "model.quantization.activation_bits")
 FILES = ("final.ckpt", "step_losses.json", "result.json")  # of a finished run, in the order of writing
 
 
@@ -70,7 +70,7 @@ class TrainingRun:
             names = [
                 each for each in key.split(", ") if reduce(getitem, each.split("."), self.options) == value
             ]
-            if set(names) == set(BITS):
+            if set(names) == set(BOTH_BITS):
                 words.append(f"{value} bit{'s' if value != 1 else ''}")
             else:
                 words.append(f"{', '.join(name.rpartition('.')[2] for name in names or [key])} {value}")
