@@ -50,7 +50,7 @@ def test_a_setup_that_sets_one_of_joined_options_takes_the_other_from_the_sweep(
 def test_a_pair_that_is_never_at_the_same_swept_values_is_refused() -> None:
     setups = {"a": {}, "b": {"model.learning_rate": 0.5}}
     with pytest.raises(
-        ValueError, match="equal must hold setups that run at the same swept values.*got a and b"
+        ValueError, match=r"equal must hold setups that run at the same swept values.*got a and b"
     ):
         runs(setups, sweep={"model.learning_rate": [0.1]}, equal=[["a", "b"]])
 
