@@ -16,7 +16,7 @@ import pytest
 from qat.cli import VERBS, main
 
 SECONDS = 60  # for one call, on a busy machine
-QUICK, ALL = 40, 1000
+QUICK, ALL = 24, 1000
 # Where a verb has accepted its input: what follows would be its work.
 WORK = {
     "cli.lightning_cli": "TrainCLI.run",
