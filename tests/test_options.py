@@ -55,4 +55,4 @@ def test_a_value_is_shown_as_it_was_given() -> None:
         " - Expected a <class 'int'>. Got value: 2000.0\n - Expected a <class 'NoneType'>. Got value: 2000.0"
     )
     message = f"Parser key \"trainer.max_epochs\":\n{each}\nGiven value type: <class 'str'>\nGiven value: 2e3"
-    assert explain(message, OPTIONS) == "trainer.max_epochs must be an integer or a number, got 2e3"
+    assert explain(message, OPTIONS) == "trainer.max_epochs must be an integer, got 2e3"
