@@ -1,8 +1,13 @@
-"""Names that users give: glob patterns over module names, and errors that list the nearest names."""
+"""Names that users give: glob patterns, import paths, and errors that list the nearest names."""
 
+import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any
 
 MAX_LENGTH = 400
 
@@ -50,6 +55,60 @@ def _nearest(name: str, known: list[str]) -> str:
         return f"nearest: {', '.join(close)}"
     shown = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
     return f"choose from: {shown}"
+
+
+def is_import_path(name: str) -> bool:
+    """Whether a name is an import path, not the short name of a part of this package."""
+    return "." in name or ":" in name
+
+
+def imported(what: str, path: str, loads: bool = True) -> Any:
+    """What an import path names: `module.name`, `module:name` or `module.Class.name`.
+
+    Modules that are not loaded yet are imported, which runs their code, or refused where `loads` is False.
+    Python's own library is refused: it holds no network and no rounding, but functions that run programs.
+
+    Raises:
+        ValueError: there is no such module or name, or the module's code raises; the message calls the path
+            by `what`.
+    """
+    first, *names = path.replace(":", ".").split(".")
+    if not names or not all(name.isidentifier() for name in (first, *names)):
+        raise ValueError(f"{what} must be an import path such as my_module.my_name, got {path!r}")
+
+    def module(name: str) -> ModuleType:
+        if not loads and name not in sys.modules:
+            raise ValueError(f"{what} {path!r}: module {name} is not imported")
+        return import_module_of(what, path, name)
+
+    if first in sys.stdlib_module_names:
+        raise ValueError(f"{what} must not come from Python's own library, got {path!r}; name your own")
+    found: Any = module(first)
+    for number, name in enumerate(names):
+        inner = f"{found.__name__}.{name}" if isinstance(found, ModuleType) else ""
+        if inner in sys.modules and number < len(names) - 1:
+            found = sys.modules[inner]
+        elif hasattr(found, name):
+            found = getattr(found, name)
+        elif inner and hasattr(found, "__path__") and find_spec(inner):
+            found = module(inner)
+        else:
+            owner = getattr(found, "__name__", type(found).__name__)
+            raise unknown_name(f"name in {owner}", name, [each for each in dir(found) if each[:2] != "__"])
+    return found
+
+
+def import_module_of(what: str, path: str, name: str | None = None) -> ModuleType:
+    """Import the module `name` of an import path, by default the whole path; raises ValueError as above."""
+    name = path if name is None else name
+    try:
+        return import_module(name)
+    except (Exception, SystemExit) as error:  # the module runs the user's code
+        if isinstance(error, ModuleNotFoundError) and error.name == name:
+            missing = f"there is no module {name} here or among the packages"
+            raise ValueError(f"{what} {path!r}: {missing}") from None
+        why = f"{type(error).__name__}: {error}"
+        raise ValueError(f"{what} {path!r}: module {name} cannot be imported: {why}") from error
 
 
 def one_line(message: object) -> str:

@@ -44,7 +44,9 @@ def explain(message: str, options: Mapping[str, str]) -> str:
             group, name = unknown[2], unknown[3]
             return str(unknown_name("option", f"{group}.{name}" if group else name, options))
     key = re.match(r'Parser key "(.+?)"(?: element \d+)?:', message)
-    value = re.search(r"(?:Got|Given) value: (.*)", message, re.DOTALL)
+    # The parser repeats the value for each type that it tries; as it was given, it stands at the end.
+    values = (re.search(rf"{word} value: (.*)", message, re.DOTALL) for word in ("Given", "Got"))
+    value = next(filter(None, values), None)
     if key and value:
         hint = options.get(key[1], "") if key[1].startswith(("model.", "data.")) else ""
         return _wrong_value(key[1], one_line(value[1]), message[: value.start()], one_line(hint))
@@ -60,5 +62,7 @@ def _wrong_value(key: str, value: str, rules: str, hint: str) -> str:
     if choices and not kinds:
         return f"{key}: {unknown_name('name', value, dict.fromkeys(choices))}"
     kinds += dict.fromkeys(choices)
+    if kinds == ["text"]:
+        value += "; put the name in quotes"
     rule = f"{key} must be {' or '.join(kinds) or 'of another kind'}, got {value or 'nothing'}"
     return f"{rule} ({hint.rstrip('.')})" if hint else rule

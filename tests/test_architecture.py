@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-BELOW = ("module_state", "torch_private", "whole_file", "progress", "options")  # files below the rooms
+BELOW = (
+    "module_state",
+    "torch_private",
+    "whole_file",
+    "progress",
+    "options",
+    "yaml_file",
+)  # files below the rooms
 FLOORS = {
     "names": -2,
     **dict.fromkeys(BELOW, -1),

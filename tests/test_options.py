@@ -43,3 +43,16 @@ CASES = {
 @pytest.mark.parametrize("message", CASES)
 def test_message(message: str) -> None:
     assert explain(message, OPTIONS) == CASES[message]
+
+
+def test_a_number_where_a_name_belongs_asks_for_quotes() -> None:
+    message = "Parser key \"model.loss\":\n  Expected a <class 'str'>. Got value: 1.1"
+    assert explain(message, OPTIONS) == "model.loss must be text, got 1.1; put the name in quotes"
+
+
+def test_a_value_is_shown_as_it_was_given() -> None:
+    each = (
+        " - Expected a <class 'int'>. Got value: 2000.0\n - Expected a <class 'NoneType'>. Got value: 2000.0"
+    )
+    message = f"Parser key \"trainer.max_epochs\":\n{each}\nGiven value type: <class 'str'>\nGiven value: 2e3"
+    assert explain(message, OPTIONS) == "trainer.max_epochs must be an integer, got 2e3"

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from io import TextIOWrapper
 
 VERBS = {
     "train": "Train (fit), validate or test a CNN with quantization.",
@@ -21,6 +22,9 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     `argv` is the name of the verb and its arguments; None: the arguments of the process.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a terminal in another encoding than UTF-8 shows \u2501, say
+            stream.reconfigure(errors="backslashreplace")
     verb, *arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     if verb in ("-h", "--help"):
         print("usage: qat VERB [OPTIONS]\n\nverbs (details: qat VERB --help):")

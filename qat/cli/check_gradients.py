@@ -1,6 +1,5 @@
 """Check every gradient of the package, or the gradient of one user-defined function."""
 
-import importlib
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -17,7 +16,7 @@ from torch import Tensor
 from qat.cli.exits import errors_in_one_line
 from qat.cli.parser import OneLineParser
 from qat.gradients import Verdict, check_gradient
-from qat.names import unknown_name
+from qat.names import imported
 from qat.tour.gradient_rows import FORMULAS, ROWS
 
 WIDE = 130  # columns that the table needs to show the formulas of the forward too
@@ -31,10 +30,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("function", type=str | None, nargs="?", default=None, help=FUNCTION_HELP)
     parser.add_argument("--shape", type=str, action="append", help=SHAPE_HELP)
     parser.add_function_arguments(check_function, skip={"target", "shapes"})
-    args = vars(parser.parse_args(argv))
+    args, defaults = vars(parser.parse_args(argv)), parser.get_defaults()
+    given = [name for name, value in args.items() if value != defaults[name]]
     target, shapes = args.pop("function"), args.pop("shape") or ["4,3"]
     with errors_in_one_line((ValueError,)):
         if target is None:
+            if given:
+                raise ValueError(f"{given[0]} needs a function to check, as in my_module:MyFunction")
             verdicts = [row.check(name) for name, row in ROWS.items()]
             print_table(Console(), verdicts)
         else:
@@ -88,17 +90,8 @@ def check_function(
 
 def load(target: str) -> Callable[..., Any]:
     """The function at `module:name` or `module.name`, also of a module in the current folder."""
-    sys.path.insert(0, here := str(Path.cwd()))
-    module, _, name = target.replace(":", ".").rpartition(".")
-    if not (module and name):
-        raise ValueError(f"function must be module:name, as in my_module:MyFunction, got {target!r}")
-    try:
-        found = importlib.import_module(module)
-    except Exception as error:  # of the user's module
-        raise ValueError(f"module {module!r} cannot be imported in {here}: {error}") from error
-    if not hasattr(found, name):
-        raise unknown_name(f"name in {module}", name, [n for n in vars(found) if n[:2] != "__"])
-    function: Callable[..., Any] = getattr(found, name)
+    sys.path.insert(0, str(Path.cwd()))
+    function: Callable[..., Any] = imported("function", target)
     if not callable(function):
         raise ValueError(f"{target} must be a Function class or a callable, got {type(function).__name__}")
     return function

@@ -14,13 +14,16 @@ from qat.cli.run_folder import check_writable
 from qat.data import DataName
 from qat.experiment import Comparison, RunsFailedError, compare, load_results, read_comparison
 from qat.experiment.comparison import LIBRARY, MAIN, check_list
-from qat.experiment.plan import BITS
+from qat.experiment.plan import BOTH_BITS
 from qat.layers.config import CONFIGURABLE_WIDTHS
 from qat.models import MODELS
 from qat.quantizers.grid import check_bits
 from qat.report import comparison_table, write_report
 from qat.training.loss import LossName
+from qat.whole_file import check_folder
 
+REPORT_FILES = ("comparison.yaml", "report.html", "report.md")
+WIDE = 200  # columns of a file or a pipe, which wraps no line
 SETUPS = ", ".join(dict.fromkeys(name for file in (MAIN, LIBRARY) for name in read_comparison(file).setups))
 
 
@@ -28,12 +31,12 @@ SETUPS = ", ".join(dict.fromkeys(name for file in (MAIN, LIBRARY) for name in re
 class CompareOptions:
     """The options of the command: type, help, and the option of training that it sets in the base."""
 
-    config: Annotated[str | None, "YAML file of the comparison; by default configs/compare.yaml."] = None
+    config: Annotated[str | None, "YAML file of the comparison; by default qat's own."] = None
     setups: Annotated[list[str] | None, f"Names of setups of the YAML file, or any of {SETUPS}."] = None
     seeds: Annotated[list[int] | None, "Random seeds; one run of each setup for each seed."] = None
     bits: Annotated[list[int] | None, "Bit-widths of weights and activations; one run for each."] = None
-    weight_bits: Annotated[int | None, "Bits of weights, if not --bits.", BITS[0]] = None
-    activation_bits: Annotated[int | None, "Bits of activations, if not --bits.", BITS[1]] = None
+    weight_bits: Annotated[int | None, "Bits of weights, if not --bits.", BOTH_BITS[0]] = None
+    activation_bits: Annotated[int | None, "Bits of activations, if not --bits.", BOTH_BITS[1]] = None
     epochs: Annotated[int | None, "Number of epochs, at least 1.", "trainer.max_epochs"] = None
     data: Annotated[DataName | None, "The data set.", "data.name"] = None
     data_root: Annotated[str | None, "Data folder; default: $QAT_DATA, or data.", "data.data_root"] = None
@@ -67,7 +70,7 @@ def _parse(argv: Sequence[str] | None) -> CompareOptions:
 
 def _comparison(options: CompareOptions) -> Comparison:
     """The YAML file with the options laid over it."""
-    comparison = read_comparison(options.config or MAIN)
+    comparison = read_comparison(MAIN if options.config is None else options.config)
     if options.setups is not None:
         comparison = comparison.pick(options.setups)
     if options.seeds is not None:
@@ -75,14 +78,13 @@ def _comparison(options: CompareOptions) -> Comparison:
     if options.bits is not None:
         for bits in check_list("bits", options.bits):
             check_bits("bits", bits, CONFIGURABLE_WIDTHS)
-        comparison = comparison.with_values(BITS, options.bits)
-    several = len(options.bits or []) > 1
+        comparison = comparison.with_values(BOTH_BITS, options.bits)
     for short, name in SETS.items():
         value = getattr(options, short)
-        if several and name in BITS and value is not None:
+        if options.bits is not None and name in BOTH_BITS and value is not None:
             raise ValueError(
-                f"{short} must be left out with several bits, which are those of both; got {short} {value} "
-                f"and bits {' '.join(map(str, options.bits or []))}"
+                f"{short} must be left out with bits, which are those of weights and activations; got "
+                f"{short} {value} and bits {' '.join(map(str, options.bits))}"
             )
         if value is not None:
             comparison = comparison.with_values([name], [value])
@@ -96,12 +98,20 @@ def main(argv: Sequence[str] | None = None) -> None:
     try:
         with errors_in_one_line():
             check_writable("out", options.out)
-            compare(_comparison(options), options.out, options.jobs, options.dask)
-            report = write_report(Path(options.out))
+            for name in REPORT_FILES if Path(options.out).is_dir() else ():
+                check_folder(Path(options.out) / name)
+            compare(_comparison(options), options.out, options.jobs, options.dask, _report)
     except RunsFailedError as failed:
         leave("\n".join(f"error: {reason}" for reason in failed.args), 2)
     except KeyboardInterrupt as stopped:
         kept = f"{stopped}: the same command goes on there" if str(stopped) else "nothing had begun"
         leave(f"stopped; {kept}", 130)
-    Console().print(comparison_table(load_results(Path(options.out))))
+
+
+def _report(out: Path) -> None:
+    """Write the report of the finished runs, and print its table."""
+    report, console = write_report(out), Console()
+    if not console.is_terminal:
+        console.width = WIDE
+    console.print(comparison_table(load_results(out)))
     print(f"report: {report}")

@@ -22,6 +22,7 @@ from qat.export.integers.program import IntArray
 from qat.export.onnx.export import export_onnx
 from qat.export.onnx.verify import verify
 from qat.layers import Quantization
+from qat.names import import_module_of
 from qat.training.network import build_network
 from qat.training.trained_run import TrainedRun, load_run
 from qat.whole_file import draft_of
@@ -49,6 +50,7 @@ def export(
     ckpt_path: str | None = None,
     data: str | None = None,
     data_root: str | None = None,
+    modules: str | None = None,
 ) -> None:
     """Export a trained run, and compare the file with the trained network on the test set.
 
@@ -62,7 +64,10 @@ def export(
         ckpt_path: The .ckpt file to export; by default the last one of the run.
         data: Name of the data set, if it is not stored in the folder of the run.
         data_root: Folder of the data; by default the one that the run used.
+        modules: Modules to import first, with commas: those of a user-defined network or rounding.
     """
+    for module in modules.split(",") if modules else ():
+        import_module_of("modules", module.strip())
     trained = load_run(run, ckpt_path, data, data_root)
     if sizes:
         Console(width=160).print(_size_table(trained))

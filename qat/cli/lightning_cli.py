@@ -1,6 +1,7 @@
 """Lightning's command line, with this package's options, checks and callbacks."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -10,13 +11,15 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.strategies import DDPStrategy
 
+from qat.cli.config_file import GROUPS, ConfigFile, check_classes
 from qat.cli.parser import OneLineParser, program
-from qat.cli.run_folder import SaveConfig, ShowSummary, check_writable, new_loggers
+from qat.cli.run_folder import SaveConfig, ShowSummary, check_writable, new_version
 from qat.data import ImageData, data_shape
 from qat.quantizers import Scale
 from qat.training.ckpt import check_resumable, load_state, read_ckpt
 from qat.training.classifier import Classifier
 from qat.training.health import Health
+from qat.training.limits import check_batches, check_trainer
 from qat.training.saving import Best, Last
 
 SUBCOMMANDS = {
@@ -25,7 +28,6 @@ SUBCOMMANDS = {
     "test": "Evaluate a .ckpt file on the test images.",
 }
 OPTIONS = "[--config FILE] [--model.OPTION VALUE]\n  [--data.OPTION VALUE] [--trainer.OPTION VALUE] ..."
-POSITIVE = ("limit_train_batches", "accumulate_grad_batches", "check_val_every_n_epoch", "max_steps")
 
 
 class TrainCLI(LightningCLI):
@@ -40,7 +42,6 @@ class TrainCLI(LightningCLI):
             save_config_callback=SaveConfig,
             seed_everything_default=0,
             parser_kwargs={"prog": prog, "usage": f"{prog} {OPTIONS}", "description": SUBCOMMANDS[name]},
-            parser_class=OneLineParser,
             args=list(args),
             run=False,  # the subcommands are methods of the trainer; here they share one set of options
             auto_configure_optimizers=False,
@@ -49,11 +50,20 @@ class TrainCLI(LightningCLI):
 
     def run(self) -> None:
         """Fit, validate or test."""
-        if self.name == "fit":
+        if self.name != "fit":  # the model holds the state of the .ckpt file already
+            getattr(self.trainer, self.name)(self.model, self.datamodule)
+            return
+        root, claims = self.config.trainer.default_root_dir or ".", self.trainer.is_global_zero
+        with new_version(root, claims) if self._logs else nullcontext(self.trainer.loggers) as loggers:
+            self.trainer.loggers = loggers
             ckpt_path = self.config.ckpt_path
             self.trainer.fit(self.model, self.datamodule, ckpt_path=ckpt_path, weights_only=True)
-        else:  # the model holds the state of the .ckpt file already
-            getattr(self.trainer, self.name)(self.model, self.datamodule)
+
+    def init_parser(self, **kwargs: Any) -> LightningArgumentParser:
+        parser = OneLineParser(**kwargs)
+        text = "YAML file of options; a second one adds to the first, and wins over it."
+        parser.add_argument("-c", "--config", action=ConfigFile, help=text)
+        return parser
 
     def add_default_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         seed = "Random seed of the run, 0 to 2^32 - 1."
@@ -80,22 +90,15 @@ class TrainCLI(LightningCLI):
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
         self.config = options = parser.parse_args(args)
-        for group in ("model", "data", "trainer", "model.quantization"):
+        check_classes(options)
+        for group in (*GROUPS, "model.quantization"):
             if not isinstance(options[group], Namespace):
                 rule = f"{group} must be a group of options, got {options[group]}"
                 raise ValueError(f"{rule}; see {parser.prog} --help")
-        seed, epochs = options.seed_everything, options.trainer.max_epochs
+        seed = options.seed_everything
         if not 0 <= seed < 2**32:
             raise ValueError(f"seed_everything must be 0 to 2^32 - 1, got {seed}; any small number will do")
-        if epochs is not None and epochs != -1 and epochs < 1:
-            raise ValueError(f"trainer.max_epochs must be at least 1, or -1 for no end, got {epochs}")
-        if epochs is not None and 0 < epochs <= options.model.float_epochs:
-            rule = f"model.float_epochs must be below trainer.max_epochs ({epochs}), or no epoch is quantized"
-            raise ValueError(f"{rule}; got {options.model.float_epochs}")
-        for name in POSITIVE:
-            value = options.trainer[name]
-            if value is not None and value != -1 and value <= 0:
-                raise ValueError(f"trainer.{name} must be above 0, got {value}; leave it out to use all")
+        check_trainer(vars(options.trainer), options.model.float_epochs)
         if options.ckpt_path is None and self.name != "fit":
             raise ValueError(f"{self.name} needs --ckpt_path, the .ckpt file to evaluate")
         root = options.trainer.default_root_dir
@@ -105,9 +108,10 @@ class TrainCLI(LightningCLI):
         options = self.config_init.trainer
         fits = self.name == "fit"
         writes = fits and not options.fast_dev_run
+        self._logs = writes and options.logger in (None, True)  # into a folder that `run` makes
         if options.logger in (None, True):
-            kwargs["logger"] = new_loggers(options.default_root_dir or ".") if writes else False
-        if not writes or kwargs.get("logger", options.logger) is False:
+            kwargs["logger"] = False
+        if not writes or options.logger is False:
             self.save_config_callback = None
         callbacks = options.callbacks or []
         callbacks = list(callbacks) if isinstance(callbacks, list) else [callbacks]
@@ -140,6 +144,8 @@ class TrainCLI(LightningCLI):
             self.model.load_start()  # nothing to do in a resumed run
         self.datamodule.prepare_data()
         self.datamodule.setup(self.name)
+        self.datamodule.trainer = self.trainer  # for the number of processes
+        check_batches(self.trainer, self.datamodule, self.name)
 
     def _check_strategy(self) -> None:
         """Refuse phases of learned scales where processes wait for each gradient: in some, none comes."""

@@ -1,7 +1,10 @@
 """Folders that a verb writes to, and what it writes for a run and prints of it."""
 
-import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from shutil import rmtree
+from tempfile import TemporaryDirectory
 
 import torch
 from lightning import Callback, LightningModule, Trainer
@@ -20,18 +23,40 @@ def check_writable(argument: str, folder: str | Path) -> None:
     existing = Path(folder).absolute()
     while not existing.exists() and existing != existing.parent:
         existing = existing.parent
-    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+    try:
+        with TemporaryDirectory(dir=existing):  # permissions do not tell: /proc takes no file, even of root
+            return
+    except OSError:
         why = "is not writable" if existing.is_dir() else "is a file, not a folder"
         raise ValueError(
             f"{argument} must be a writable folder, got {folder}: {existing} {why}; "
             "choose another, such as runs/mine"
-        )
+        ) from None
 
 
-def new_loggers(root: str | Path) -> list[Logger]:
-    """metrics.csv and TensorBoard's events in one folder: the next version of `root`."""
-    csv = CSVLogger(root, name="")
-    return [csv, TensorBoardLogger(root, name="", version=csv.version, default_hp_metric=False)]
+@contextmanager
+def new_version(root: str | Path, claims: bool = True) -> Iterator[list[Logger]]:
+    """Claim the folder of the next version in `root`, and give the loggers that write to it.
+
+    The folder is made in one step, so that no two runs share it. A run that ends with an error before its
+    first .ckpt file leaves none. The other processes of a run claim nothing (`claims` is False): the first
+    one tells them the folder.
+    """
+    version = int(CSVLogger(root, name="").version)  # a number, as no other was given
+    while claims:
+        folder = Path(root) / f"version_{version}"
+        try:
+            folder.mkdir(parents=True)
+            break
+        except FileExistsError:  # another run was faster
+            version += 1
+    loggers = CSVLogger(root, "", version), TensorBoardLogger(root, "", version, default_hp_metric=False)
+    try:
+        yield list(loggers)
+    except Exception:
+        if claims and not any(folder.rglob("*.ckpt")):
+            rmtree(folder, ignore_errors=True)
+        raise
 
 
 class SaveConfig(SaveConfigCallback):

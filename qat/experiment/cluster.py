@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -32,13 +33,16 @@ def connect(address: str) -> "Client":
     async def greet() -> None:
         await (await core.connect(address, timeout=TIMEOUT)).close()
 
+    start = time.monotonic()
     try:
         # A Client that fails to connect prints tracebacks when it is deleted. The timeout of connect does not
         # hold for a server that says nothing.
         asyncio.run(asyncio.wait_for(greet(), TIMEOUT))
     except Exception as error:  # whatever another kind of server makes of the greeting
         rule = "dask must be the address of a scheduler, such as tcp://host:8786"
-        raise ValueError(f"{rule}; {address} did not answer in {TIMEOUT} s") from error
+        silent = isinstance(error, TimeoutError) and time.monotonic() - start >= TIMEOUT
+        why = f"did not answer in {TIMEOUT} s" if silent else f"does not answer: {one_line(error)}"
+        raise ValueError(f"{rule}; {address} {why}") from error
     return Client(address, timeout=TIMEOUT)
 
 

@@ -8,10 +8,9 @@ from itertools import permutations
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from qat.experiment.options import defaults, plain_values
-from qat.names import one_line, unknown_name
+from qat.names import unknown_name
+from qat.yaml_file import read_yaml
 
 MAIN = Path(__file__).with_name("compare.yaml")  # the main job, which `configs/compare.yaml` repeats
 LIBRARY = Path(__file__).with_name("more_setups.yaml")  # setups that any comparison may pick by name
@@ -86,12 +85,13 @@ def read_comparison(path: str | Path) -> Comparison:
     """Read the YAML file of a comparison; see `parse_comparison`.
 
     Raises:
-        ValueError, OSError: it is not such a file; the message names the file.
+        ValueError: it is not such a file; the message names the file.
     """
+    content = read_yaml("config", path)
     try:
-        return parse_comparison(yaml.load(Path(path).read_text(encoding="utf-8"), _UniqueKeys))
-    except (ValueError, yaml.YAMLError) as error:
-        raise ValueError(f"{path}: {one_line(error)}") from error
+        return parse_comparison(content)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
 
 
 def parse_comparison(content: Any) -> Comparison:
@@ -130,7 +130,7 @@ def check_list(what: str, values: Any) -> list[Any]:
 def _setup(name: Any, options: Any) -> Setup:
     if not isinstance(name, str) or not NAME.fullmatch(name):
         rule = "text for a folder's name on any system: up to 64 letters, digits and _ . + -, not a device of"
-        raise ValueError(f"the name of a setup must be {rule} Windows; got {name!r}; put a number in quotes")
+        raise ValueError(f"the name of a setup must be {rule} Windows; got {name!r}")
     if not isinstance(options, Mapping | None):
         raise ValueError(f"setup {name} must be a mapping, got {options!r}")
     options = dict(options or {})
@@ -149,22 +149,11 @@ def _sweep(content: Mapping[str, Any]) -> dict[tuple[str, ...], list[Any]]:
         names = tuple(name.strip() for name in str(key).split(","))
         try:
             check_list("options", [*(name for other in sweep for name in other), *names])
-            plain_values({name: None for name in names if name not in defaults()})  # refuses a group
+            if "" in names:
+                raise ValueError("a name is missing beside a comma")
+            plain_values({name: values for name in names if name not in defaults()})  # refuses a group
             plain = [plain_values(dict.fromkeys(names, value)) for value in check_list("values", values)]
             sweep[names] = check_list("values", [value[names[0]] for value in plain])
         except ValueError as error:
             raise ValueError(f"sweep of {key}: {error}") from error
     return sweep
-
-
-class _UniqueKeys(yaml.SafeLoader):
-    """Refuses a key that a mapping holds twice; plain YAML keeps the last one in silence."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        nodes = [key for key, _ in node.value if not key.tag.endswith(":merge")]  # `<<` may stand there twice
-        keys = [self.construct_object(key, deep=True) for key in nodes]
-        for number, key in enumerate(keys):
-            if key in keys[:number]:
-                line = nodes[number].start_mark.line + 1
-                raise ValueError(f"line {line}: {key!r} is there twice")
-        return super().construct_mapping(node, deep)

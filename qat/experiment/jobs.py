@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import threading
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -85,10 +86,14 @@ def train_in_processes(runs: list[TrainingRun], out: Path, display: Display, job
 
 def _train_and_tell(run: TrainingRun, out: Path, tell: Callable[[str, Any], None]) -> None:
     try:
-        tell("end", train(run, out / run.folder, partial(tell, "advance")))
-    except Exception as error:  # whatever ends one run leaves the others going
-        expected = isinstance(error, (ValueError, OSError, FloatingPointError))
-        tell("fail", one_line(error if expected else f"{type(error).__name__}: {error}"))
+        accuracy = train(run, out / run.folder, partial(tell, "advance"))
+    except (ValueError, OSError, FloatingPointError) as error:
+        tell("fail", one_line(error))
+    except Exception as error:  # a bug; it leaves the other runs going all the same
+        traceback.print_exc()
+        tell("fail", one_line(f"{type(error).__name__}: {error}"))
+    else:
+        tell("end", accuracy)
 
 
 def _work(run: TrainingRun, out: Path, threads: int, sender: Any) -> None:

@@ -15,10 +15,11 @@ from lightning import Callback, Trainer
 from qat.data import ImageData, data_shape
 from qat.options import explain
 from qat.training.classifier import Classifier
+from qat.training.limits import LIMITS, check_trainer
 
-COUNTS = ("accumulate_grad_batches", "limit_train_batches", "limit_val_batches", "limit_test_batches")
 CLIPPING = ("gradient_clip_val", "gradient_clip_algorithm")
-TRAINER_OPTIONS = ("max_epochs", "accelerator", "precision", *COUNTS, *CLIPPING)  # free in a comparison
+# Free in a comparison.
+TRAINER_OPTIONS = ("max_epochs", "accelerator", "precision", "accumulate_grad_batches", *LIMITS, *CLIPPING)
 FIXED: dict[str, Any] = {"devices": 1, "deterministic": True, "num_sanity_val_steps": 0, "logger": False}
 FIXED |= dict.fromkeys(("enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
 OF_THE_RUN = {"seed", "input_shape", "classes"}  # these come from the run's seed and from its data
@@ -96,13 +97,8 @@ def build(full: Mapping[str, Any], seed: int) -> tuple[Classifier, ImageData]:
 
 def build_trainer(full: Mapping[str, Any], callbacks: list[Callback]) -> Trainer:
     """A Trainer that trains on one device, deterministically, and writes and prints nothing."""
-    options, least = full["trainer"], full["model"]["float_epochs"] + 1
-    if (options["max_epochs"] or 0) < least:
-        rule = f"trainer.max_epochs must be at least {least}, one more than model.float_epochs"
-        raise ValueError(f"{rule}; got {options['max_epochs']}")
-    for name in COUNTS:  # Lightning skips the work for 0 batches
-        if options[name] is not None and options[name] <= 0:
-            raise ValueError(f"trainer.{name} must be above 0, got {options[name]}; leave it out to use all")
+    options = full["trainer"]
+    check_trainer(options, full["model"]["float_epochs"], endless=False)
     try:
         return Trainer(**options, **FIXED, callbacks=callbacks)
     except Exception as error:  # Lightning refuses bad options with many kinds of errors

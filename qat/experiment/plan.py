@@ -4,17 +4,19 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
 from itertools import product
+from operator import getitem
 from pathlib import Path
 from typing import Any
-from zipfile import is_zipfile
+from zipfile import BadZipFile, ZipFile
 
 from qat.data import resolve_root
 from qat.experiment.comparison import Comparison
 from qat.experiment.options import resolve
 from qat.experiment.results import read_result
 
-BITS = ("model.quantization.weight_bits", "model.quantization.activation_bits")
+BOTH_BITS = ("model.quantization.weight_bits", "model.quantization.activation_bits")
 FILES = ("final.ckpt", "step_losses.json", "result.json")  # of a finished run, in the order of writing
 
 
@@ -53,18 +55,25 @@ class TrainingRun:
         folder = out / self.folder
         try:
             result = read_result(folder / "result.json")
-        except (OSError, ValueError):
+            json.loads((folder / "step_losses.json").read_text(encoding="utf-8"))
+            with ZipFile(folder / "final.ckpt") as archive:
+                whole = archive.testzip() is None  # its checksums
+        except (OSError, ValueError, BadZipFile):
             return False
         same = all(getattr(result, k) == v for k, v in {"setup": self.setup, **self.identity}.items())
-        return same and is_zipfile(folder / "final.ckpt") and all((folder / name).is_file() for name in FILES)
+        return same and whole
 
     def __str__(self) -> str:
         words = [self.setup]
         for key, value in self.sweep.items():
-            if set(key.split(", ")) == set(BITS):
+            # Of options that are swept together, the setup may set some itself.
+            names = [
+                each for each in key.split(", ") if reduce(getitem, each.split("."), self.options) == value
+            ]
+            if set(names) == set(BOTH_BITS):
                 words.append(f"{value} bit{'s' if value != 1 else ''}")
             else:
-                words.append(f"{', '.join(name.rpartition('.')[2] for name in key.split(', '))} {value}")
+                words.append(f"{', '.join(name.rpartition('.')[2] for name in names or [key])} {value}")
         return ", ".join([*words, f"seed {self.seed}"])
 
 
@@ -74,7 +83,7 @@ def plan(comparison: Comparison, versions: Mapping[str, str]) -> list[TrainingRu
     Runs of one setup that are the same, such as float at several bits, are there once.
 
     Raises:
-        ValueError: two setups mean the same run.
+        ValueError: two setups mean the same run, or the two of a pair have no run at the same swept values.
     """
     runs: dict[str, TrainingRun] = {}
     owners: dict[str, str] = {}
@@ -92,6 +101,11 @@ def plan(comparison: Comparison, versions: Mapping[str, str]) -> list[TrainingRu
         if owner != name:
             same = f"{owner} and {name} are the same run"
             raise ValueError(f"setups must differ, but {same}; let them differ in an option, or remove one")
+    for pair in comparison.equal:
+        one, other = ({(r.seed, repr(r.sweep)) for r in runs.values() if r.setup == name} for name in pair)
+        if not one & other:
+            rule = "equal must hold setups that run at the same swept values, or they are not compared"
+            raise ValueError(f"{rule}; got {' and '.join(pair)}: let both take the sweep, or neither")
     return list(runs.values())
 
 

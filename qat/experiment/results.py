@@ -113,7 +113,11 @@ def load_results(out: Path) -> Results:
         points = [values.index(run.sweep[k]) if k in run.sweep else -1 for k, values in listing.sweep.items()]
         return list(listing.setups).index(run.setup), points, run.seed
 
-    return Results(listing, sorted(runs, key=place))
+    try:
+        return Results(listing, sorted(runs, key=place))
+    except ValueError as error:  # a setup or a swept value that comparison.yaml does not list
+        rule = f"{out / 'comparison.yaml'} must list the setups and swept values of its runs"
+        raise ValueError(f"{rule}: {error}; run the comparison again") from error
 
 
 def read_result(path: Path) -> Result:

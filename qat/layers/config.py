@@ -1,6 +1,6 @@
 """The configuration of a quantized model, which is also the YAML block."""
 
-from collections.abc import Callable
+import sys
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any, get_args
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from qat.gradients import ROUNDINGS, Rounding, RoundingName
 from qat.layers.private_random import PrivateRandom
-from qat.names import match_names, unknown_name
+from qat.names import imported, is_import_path, match_names, unknown_name
 from qat.quantizers import ActivationObserverName, ActivationScaleName, WeightObserverName, WeightScaleName
 from qat.quantizers.grid import WIDTHS, check_bits
 
@@ -40,7 +40,7 @@ class Quantization:
         first_last_bits: bits of the weights of the first and the last layer.
         input_bits: bits of the network's input.
         rounding: `zero` (the true gradient), `ste` (straight-through), `ewgs`, `soft`, `stochastic`, or a
-            user-defined function.
+            user-defined function: itself, or its import path `my_module.my_rounding`.
         weight_scale: how the scale of a weight is found: `observed` from the current weight, `learned` by
             gradient descent (LSQ), or `dorefa`, which first transforms the weight by tanh. With its initial
             value, a learned 8-bit scale uses only about 49 of 255 codes: set 8-bit layers to `observed`
@@ -78,8 +78,8 @@ class Quantization:
     activation_bits: int = 4
     first_last_bits: int = 8
     input_bits: int = 8
-    # Not `Rounding`: for a function that returns a Tensor, jsonargparse asks for a subclass of Tensor.
-    rounding: RoundingName | Callable[[Tensor], Any] = "ste"
+    # Not `Rounding`: for a callable, jsonargparse runs whatever a `class_path` in a YAML file names.
+    rounding: RoundingName | Any = "ste"
     weight_scale: WeightScaleName = "observed"
     activation_scale: ActivationScaleName = "observed"
     weight_observer: WeightObserverName = "max"
@@ -120,8 +120,6 @@ class Quantization:
             raise ValueError("weight_scale must be observed or learned with deployable, got 'dorefa'")
         if self.deployable and self.asymmetric:
             raise ValueError("asymmetric must be false with deployable, whose grids have no zero point")
-        if not callable(self.rounding) and self.rounding not in ROUNDINGS:
-            raise unknown_name("rounding", self.rounding, ROUNDINGS)
         _try_rounding(self.rounding_function)
         if not isinstance(self.layers, dict) or not all(isinstance(pattern, str) for pattern in self.layers):
             rule = "layers must map globs to overrides, as in {fc: {...}}"
@@ -131,8 +129,13 @@ class Quantization:
 
     @property
     def rounding_function(self) -> Rounding:
-        """The rounding as a function, also where it was given by name."""
-        return self.rounding if callable(self.rounding) else ROUNDINGS[self.rounding]
+        """The rounding as a function, also where it was given by name or import path."""
+        if isinstance(self.rounding, str):
+            if self.rounding not in ROUNDINGS and not is_import_path(self.rounding):
+                raise unknown_name("rounding", self.rounding, ROUNDINGS)
+            return ROUNDINGS.get(self.rounding) or _imported(self.rounding)
+        rounding: Rounding = self.rounding
+        return rounding
 
     @property
     def input_options(self) -> tuple[Any, ...]:
@@ -189,13 +192,25 @@ class Quantization:
             raise ValueError(f"layers[{pattern!r}]: {error}") from None
 
 
-def _try_rounding(rounding: Callable[[Tensor], Any]) -> None:
-    """Refuse a callable that does not return a tensor for a tensor, by a call."""
+def _imported(path: str) -> Rounding:
+    """The function of an import path; not one of Python's library that a module has imported in its turn."""
+    rounding: Rounding = imported("rounding", path)
+    origin = (getattr(rounding, "__module__", None) or "").partition(".")[0]
+    if origin in sys.stdlib_module_names - {"__main__"}:
+        raise ValueError(f"rounding must be a function of your own, got {path!r} of Python's {origin}")
+    return rounding
+
+
+def _try_rounding(rounding: Any) -> None:
+    """Refuse what is not a function that returns a tensor for a tensor, by a call."""
+    if not callable(rounding) or isinstance(rounding, type):
+        rule = "rounding must be a name, a function or its import path my_module.my_rounding"
+        raise ValueError(f"{rule}; for an autograd Function give its apply; got {rounding!r}")
     x = torch.tensor([0.25, 1.75])
     try:
         with PrivateRandom():
             y = rounding(x)
-    except Exception as error:  # a user-defined function may raise anything
+    except (Exception, SystemExit) as error:  # a user-defined function may raise anything
         y = error
     if not isinstance(y, Tensor) or (y.shape, y.dtype) != (x.shape, x.dtype):
         name = getattr(rounding, "__name__", rounding)

@@ -9,6 +9,7 @@ import torch
 from lightning import LightningModule
 
 from qat.names import one_line
+from qat.training.named_parts import check_named_parts
 
 KEYS = ("state_dict", "epoch", "global_step", "hyper_parameters")
 RESUME_KEYS = ("optimizer_states", "lr_schedulers", "loops")
@@ -63,9 +64,10 @@ def load_state(
 def load_teacher(build: type[LightningModule], path: str, student: Mapping[str, Any]) -> LightningModule:
     """The frozen classifier of a .ckpt file, in eval mode; its images and classes must be the student's."""
     ckpt = read_ckpt("teacher", path)
+    check_named_parts(ckpt, path)
     try:
         teacher = build(**ckpt["hyper_parameters"] | {"teacher": None})
-    except TypeError as error:  # an option that this version does not know
+    except (TypeError, ValueError) as error:  # an option that this version does not know, or a wrong value
         raise ValueError(f"teacher {path} cannot be built ({remedy(ckpt)}): {error}") from error
     for key in ("input_shape", "classes"):
         if teacher.hparams[key] != student[key]:

@@ -17,10 +17,11 @@ from qat.layers.unset import expect_state
 from qat.losses import DistillationName
 from qat.memory import checkpoint_blocks, packed_activations
 from qat.names import check_class_names
-from qat.training.ckpt import load_teacher
+from qat.training.ckpt import load_teacher, read_ckpt
 from qat.training.compiling import CompiledNetwork, prepare_kernels
 from qat.training.hyperparameters import OPTIMIZERS, OptimizerName, check_hyperparameters, plain_types
 from qat.training.loss import LOSSES, LossName, training_loss
+from qat.training.named_parts import check_named_parts
 from qat.training.network import build_network
 from qat.training.nonfinite import has_nonfinite, locate_nonfinite
 from qat.training.phases import Phases
@@ -131,6 +132,18 @@ class Classifier(LightningModule):
         self._compiled = CompiledNetwork(self.model) if compile else None
         self.val_accuracy = MulticlassAccuracy(classes, average="micro")
         self.test_accuracy = MulticlassAccuracy(classes, average="micro")
+
+    @classmethod
+    def load_from_checkpoint(cls, checkpoint_path: Any, *args: Any, **kwargs: Any) -> "Classifier":
+        """Build and load the classifier of a .ckpt file, as Lightning does; `kwargs` replace its arguments.
+
+        Raises ValueError for a file that is damaged, or that names a network or a rounding of a module that
+        is not imported.
+        """
+        check_named_parts(read_ckpt("checkpoint_path", checkpoint_path), checkpoint_path, kwargs)
+        options = kwargs if args else {"weights_only": True} | kwargs
+        loaded: Classifier = super().load_from_checkpoint(checkpoint_path, *args, **options)
+        return loaded
 
     def forward(self, images: Tensor) -> Tensor:
         """Shape: `(N, C, H, W)` -> `(N, classes)`."""

@@ -39,12 +39,13 @@ def check_hyperparameters(
 def plain_types(quantization: Quantization) -> dict[str, Any]:
     """The configuration as the plain types that a .ckpt file may hold.
 
-    A rounding function becomes its name; whoever loads the file must pass a user-defined one again.
+    A rounding function becomes its name, or its import path if it is user-defined.
     """
     names = {function: name for name, function in ROUNDINGS.items()}
     plain = asdict(quantization)
     for options in (plain, *plain["layers"].values()):
         rounding = options.get("rounding")
         if callable(rounding):
-            options["rounding"] = names.get(rounding, getattr(rounding, "__qualname__", "unnamed"))
+            path = f"{rounding.__module__}.{getattr(rounding, '__qualname__', 'unnamed')}"
+            options["rounding"] = names.get(rounding, path)
     return plain

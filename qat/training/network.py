@@ -2,14 +2,14 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from importlib import import_module
-from typing import Any
+from math import isfinite
+from typing import Any, cast
 
 from lightning import LightningModule
 from torch import nn
 
 from qat.models import MODELS
-from qat.names import unknown_name
+from qat.names import imported, is_import_path, unknown_name
 
 
 def network_of(module: LightningModule) -> nn.Module:
@@ -37,8 +37,10 @@ def build_network(name: str, shape: tuple[int, ...], classes: int, options: Mapp
         if key not in known:
             raise unknown_name(f"option of {name}", key, known)
         kinds = {int: (int,), float: (int, float)}.get(known[key].annotation, (object,))
-        if not isinstance(value, kinds) or isinstance(value, bool):
-            raise ValueError(f"option {key} of {name} must be of type {kinds[-1].__name__}, got {value!r}")
+        finite = not isinstance(value, float) or isfinite(value)
+        if not isinstance(value, kinds) or isinstance(value, bool) or not finite:
+            kind = f"of type {kinds[-1].__name__}" if finite else "finite"
+            raise ValueError(f"option {key} of {name} must be {kind}, got {value!r}")
     try:
         return build(input_shape=shape, classes=classes, **options)
     except (TypeError, ValueError, RuntimeError, ArithmeticError) as error:  # torch checks some arguments
@@ -47,14 +49,9 @@ def build_network(name: str, shape: tuple[int, ...], classes: int, options: Mapp
 
 
 def _imported(path: str) -> Callable[..., nn.Module]:
-    module, _, attribute = path.rpartition(".")
-    if not module:
+    if not is_import_path(path):
         raise unknown_name("model", path, MODELS)
-    try:
-        found = getattr(import_module(module), attribute)
-    except Exception as error:  # the module runs the user's code
-        rule = f"model must be one of {', '.join(MODELS)}, or an import path that works"
-        raise ValueError(f"{rule}; got {path!r}: {error}") from error
+    found = imported("model", path)
     if not callable(found):
         raise ValueError(f"model {path} must be a class or function that builds a network, got {found!r}")
-    return found
+    return cast(Callable[..., nn.Module], found)

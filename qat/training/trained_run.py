@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from torch import Tensor
 
 from qat.data import ImageData, data_shape
-from qat.training.ckpt import load_state, read_ckpt
+from qat.training.ckpt import load_state, read_ckpt, remedy
 from qat.training.classifier import Classifier
+from qat.training.named_parts import check_named_parts
+from qat.yaml_file import read_yaml
 
 # The last .ckpt file of `train`, of `compare`, and of any other folder.
 LAST_CKPTS = ("checkpoints/last.ckpt", "final.ckpt", "last.ckpt")
@@ -56,12 +57,16 @@ def load_run(
         raise ValueError(f"data must be named with --data, for {folder} holds no config.yaml or result.json")
     data_root = data_root or known.get("data_root")
     if settings is None:
+        check_named_parts(content, ckpt)
         settings = content["hyper_parameters"]
     else:
         shape, classes = data_shape(data, data_root)  # type: ignore[arg-type]
         settings = settings | {"input_shape": list(shape), "classes": classes}
     # A finished network needs neither its teacher nor its start, and computes the same without checkpointing.
-    classifier = Classifier(**settings | {"teacher": None, "start": None, "checkpoint": []})
+    try:
+        classifier = Classifier(**settings | {"teacher": None, "start": None, "checkpoint": []})
+    except (TypeError, ValueError) as error:  # an option that this version does not know, or a wrong value
+        raise ValueError(f"run {run} cannot be built ({remedy(content)}): {error}") from error
     load_state(content, ckpt, classifier)
     return TrainedRun(classifier.eval(), ckpt, data, data_root)
 
@@ -79,10 +84,14 @@ def _configuration(folder: Path) -> tuple[dict[str, Any] | None, dict[str, Any]]
     """The model's part of config.yaml (None if there is no such file), and what is known of the data."""
     config, result = folder / "config.yaml", folder / "result.json"
     if config.is_file():
-        content = yaml.safe_load(config.read_text(encoding="utf-8"))
-        if not isinstance(content, dict) or not {"model", "data"} <= content.keys():
-            raise ValueError(f"run must hold a config.yaml of train, but {config} has no model and data")
+        content = read_yaml("run", config)
+        for group in ("model", "data"):
+            if not isinstance(content, dict) or not isinstance(content.get(group), dict):
+                raise ValueError(f"run must hold a config.yaml of train, but {config} has no group {group}")
         return content["model"], content["data"]
     if result.is_file():
-        return None, json.loads(result.read_text(encoding="utf-8"))["settings"]["data"]
+        try:
+            return None, dict(json.loads(result.read_text(encoding="utf-8"))["settings"]["data"])
+        except (ValueError, LookupError, TypeError, RecursionError) as error:
+            raise ValueError(f"run must hold a result.json of compare, but {result} is not one") from error
     return None, {}

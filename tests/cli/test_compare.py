@@ -34,10 +34,12 @@ def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
         (["--setups", "stochastc"], "unknown setup 'stochastc'; nearest: stochastic"),
         (
             ["--bits", "4", "2", "--weight_bits", "3"],
-            "error: weight_bits must be left out with several bits, which are those of both; got weight_bits "
-            "3 and bits 4 2",
+            "error: weight_bits must be left out with bits, which are those of weights and activations; got "
+            "weight_bits 3 and bits 4 2",
         ),
         (["--bits", "4", "2", "--activation_bits", "4"], "error: activation_bits must be left out"),
+        (["--bits", "2", "--weight_bits", "3"], "error: weight_bits must be left out with bits"),
+        (["--config", ""], "config must be a YAML file; .: it is no file"),
         (["--activation_bits", "9"], "activation_bits must be one of"),
         (["--bits", "1.5"], "bits must be an integer, got 1.5"),
         (["--bits", "four"], "bits must be an integer, got four"),
@@ -86,7 +88,10 @@ def test_it_prints_the_table_and_where_the_report_is(
     images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     main(
-        [*SMALL, "--data_root", str(images), "--bits", "3", "--activation_bits", "2", "--out", str(tmp_path)]
+        [
+            *(*SMALL, "--data_root", str(images), "--weight_bits", "3", "--activation_bits", "2"),
+            *("--out", str(tmp_path)),
+        ]
     )
     out = capsys.readouterr().out
     assert "ste, seed 0: test accuracy " in out

@@ -1,5 +1,6 @@
 """The command `qat`: its table of verbs, its help, and what it says when it cannot start one."""
 
+import io
 import subprocess
 import sys
 from importlib import import_module
@@ -77,3 +78,13 @@ def test_train_fit_help(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     ours = out[: out.index("--trainer.accelerator")]  # what follows is Lightning's
     assert max(map(len, ours.splitlines())) <= 80
     assert "SUPPRESS" not in ours
+
+
+@pytest.mark.parametrize("encoding", ["gbk", "ascii"])
+def test_a_terminal_of_another_encoding(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    monkeypatch.setattr(sys, "stdout", stream)
+    main(["--help"])
+    print("\N{BALLOT X}\u00e9")
+    stream.flush()
+    assert b"\\u2717" in stream.buffer.getvalue()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from qat.experiment import TrainingRun, parse_comparison, plan
-from qat.experiment.plan import BITS, listing
+from qat.experiment.plan import BOTH_BITS, listing
 
 VERSIONS = {"torch": "1", "machine": "Linux, 2 threads"}
 FLOAT = {f"model.quantization.{name}_bits": 32 for name in ("weight", "activation", "first_last", "input")}
@@ -18,7 +18,7 @@ def runs(setups: dict, versions: dict = VERSIONS, **content) -> list[TrainingRun
 
 
 def test_each_setup_at_each_value_and_float_once_seed_by_seed() -> None:
-    joined = ", ".join(BITS)
+    joined = ", ".join(BOTH_BITS)
     found = runs(TWO, seeds=[0, 1], sweep={joined: [8, 1]})
     assert [str(run) for run in found] == [
         *("ste, 8 bits, seed 0", "float, seed 0", "ste, 1 bit, seed 0"),
@@ -40,17 +40,26 @@ def test_several_sweeps_are_crossed() -> None:
 
 
 def test_a_setup_that_sets_one_of_joined_options_takes_the_other_from_the_sweep() -> None:
-    (run,) = runs({"a": {BITS[0]: 3}}, sweep={", ".join(BITS): [2]})
+    (run,) = runs({"a": {BOTH_BITS[0]: 3}}, sweep={", ".join(BOTH_BITS): [2]})
     quantization = run.options["model"]["quantization"]
     assert (quantization["weight_bits"], quantization["activation_bits"]) == (3, 2)
-    assert run.sweep == {", ".join(BITS): 2}
+    assert run.sweep == {", ".join(BOTH_BITS): 2}
+    assert str(run) == "a, activation_bits 2, seed 0"
+
+
+def test_a_pair_that_is_never_at_the_same_swept_values_is_refused() -> None:
+    setups = {"a": {}, "b": {"model.learning_rate": 0.5}}
+    with pytest.raises(
+        ValueError, match=r"equal must hold setups that run at the same swept values.*got a and b"
+    ):
+        runs(setups, sweep={"model.learning_rate": [0.1]}, equal=[["a", "b"]])
 
 
 def test_two_setups_that_are_the_same_run_are_refused() -> None:
     with pytest.raises(ValueError, match="setups must differ, but a and b are the same run"):
         runs({"a": {"model.loss": "huber"}, "b": {}})
     with pytest.raises(ValueError, match="but four and a are the same run"):
-        runs({"a": {}, "four": {BITS[0]: 4}}, sweep={BITS[0]: [8, 4]})
+        runs({"a": {}, "four": {BOTH_BITS[0]: 4}}, sweep={BOTH_BITS[0]: [8, 4]})
 
 
 def test_a_folder_is_named_by_what_decides_the_outcome(tmp_path: Path) -> None:
@@ -82,10 +91,10 @@ def test_another_file_of_the_same_name_is_another_teacher(tmp_path: Path) -> Non
 
 
 def test_a_finished_run_keeps_its_folder_when_setups_seeds_and_values_are_added() -> None:
-    few = runs({"ste": {}}, sweep={BITS[0]: [8]})
-    many = runs(TWO, seeds=[3, 0], sweep={"model.loss": ["huber"], BITS[0]: [2, 8]})
+    few = runs({"ste": {}}, sweep={BOTH_BITS[0]: [8]})
+    many = runs(TWO, seeds=[3, 0], sweep={"model.loss": ["huber"], BOTH_BITS[0]: [2, 8]})
     assert {run.folder for run in few} < {run.folder for run in many}
-    assert {run.folder for run in runs({"ste": {BITS[0]: 8}})} == {run.folder for run in few}
+    assert {run.folder for run in runs({"ste": {BOTH_BITS[0]: 8}})} == {run.folder for run in few}
 
 
 def test_settings_are_plain_and_complete() -> None:
@@ -100,12 +109,12 @@ def test_settings_are_plain_and_complete() -> None:
 
 def test_the_listing_is_what_the_report_reads() -> None:
     setups = {"a": {"meaning": "one"}, "b": {"model.pack": True}}
-    comparison = parse_comparison({"setups": setups, "sweep": {BITS[0]: [2]}, "equal": [["b", "a"]]})
+    comparison = parse_comparison({"setups": setups, "sweep": {BOTH_BITS[0]: [2]}, "equal": [["b", "a"]]})
     planned = plan(comparison, VERSIONS)
     assert listing(comparison, planned) == {
         "schema": 2,
         "setups": {"a": "one", "b": ""},
-        "sweep": {BITS[0]: [2]},
+        "sweep": {BOTH_BITS[0]: [2]},
         "seeds": [0],
         "equal": [["b", "a"]],
         "runs": [run.folder for run in planned],

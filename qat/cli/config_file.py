@@ -1,0 +1,105 @@
+"""What `train` takes from YAML files, and the classes that they may name."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from jsonargparse import ActionConfigFile, Namespace  # type: ignore[attr-defined] # public, says its manual
+from lightning import Callback
+from lightning.fabric.plugins import ClusterEnvironment
+from lightning.pytorch.accelerators import Accelerator
+from lightning.pytorch.loggers import Logger
+from lightning.pytorch.plugins import CheckpointIO, LayerSync, Precision
+from lightning.pytorch.profilers import Profiler
+from lightning.pytorch.strategies import Strategy
+
+from qat.names import imported
+from qat.yaml_file import read_yaml
+
+GROUPS = ("model", "data", "trainer")
+MERGED = ("model.options", "model.quantization.layers")  # a second file adds entries to those of the first
+OF_THE_DATA = "the data, data.name and data.data_root"
+# Options that follow from others, which is why a file must not set them.
+FOLLOWS = dict.fromkeys(("model.seed", "data.seed"), "seed_everything")
+FOLLOWS |= dict.fromkeys(("model.input_shape", "model.classes"), OF_THE_DATA)
+KINDS = (
+    Callback,
+    Logger,
+    Strategy,
+    Accelerator,
+    Profiler,
+    Precision,
+    ClusterEnvironment,
+    CheckpointIO,
+    LayerSync,
+)
+
+
+class ConfigFile(ActionConfigFile):
+    """The option `--config`. A file that follows another one adds to it and wins over it."""
+
+    @staticmethod
+    def apply_config(parser: Any, cfg: Namespace, dest: str, value: str) -> None:
+        """Lay a file over the options so far; raises ValueError for one that is not plain YAML."""
+        content = {} if (found := read_yaml(dest, value)) is None else found
+        if not isinstance(content, dict):
+            raise ValueError(f"{dest} must hold groups such as model, data and trainer, got {content!r}")
+        for group in GROUPS:
+            if group in content and not isinstance(_entry(content, group), dict):
+                raise ValueError(f"{group} must be a group of options, got {content[group]!r} in {value}")
+        for name, origin in FOLLOWS.items():
+            if _entry(content, name) is not None:
+                raise ValueError(f"{name} follows from {origin}: leave it out of {value}")
+        for name, default in parser.get_defaults().items():
+            group, _, last = name.rpartition(".")
+            values = _entry(content, group)
+            null = isinstance(values, dict) and values.get(last, default) is None
+            if null and default is not None and not name.startswith("trainer."):
+                raise ValueError(f"{name} must not be null; leave it out for its default, {default!r}")
+        for name in MERGED:
+            entries, earlier = _entry(content, name), cfg.get(name)
+            if isinstance(entries, dict) and isinstance(earlier, dict):
+                group, _, last = name.rpartition(".")
+                _entry(content, group)[last] = _merge(earlier, entries)
+        ActionConfigFile.apply_config(parser, cfg, dest, json.dumps(content))
+
+
+def check_classes(options: Any) -> None:
+    """Refuse a class path that is not of one of Lightning's parts: building another could run anything.
+
+    Raises:
+        ValueError: a `class_path` names a function, or a class that is no callback, logger or the like.
+    """
+    for path in _class_paths(options):
+        found = imported("class_path", path)
+        if not (isinstance(found, type) and issubclass(found, KINDS)):
+            kinds = ", ".join(kind.__name__ for kind in KINDS)
+            raise ValueError(f"class_path must name a class of Lightning's kinds ({kinds}), got {path!r}")
+
+
+def _class_paths(options: Any) -> Iterator[str]:
+    if isinstance(options, Namespace):
+        options = vars(options)
+    if isinstance(options, Mapping):
+        if "class_path" in options:
+            yield str(options["class_path"])
+        options = list(options.values())
+    if isinstance(options, list | tuple):
+        for value in options:
+            yield from _class_paths(value)
+
+
+def _entry(content: Any, name: str) -> Any:
+    """The value at a dotted name in nested mappings, or None; all of them where the name is empty."""
+    for key in name.split(".") if name else ():
+        content = content.get(key) if isinstance(content, dict) else None
+    return content
+
+
+def _merge(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
+    both = {key: later.get(key, value) for key, value in earlier.items()} | dict(later)
+    pairs = {key: (earlier.get(key), value) for key, value in both.items()}
+    return {
+        key: _merge(old, new) if isinstance(old, Mapping) and isinstance(new, Mapping) else new
+        for key, (old, new) in pairs.items()
+    }
