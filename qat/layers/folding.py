@@ -113,7 +113,7 @@ def _fold(layer: Any, norm: Any) -> None:
     if norm.affine:
         factor, shift = factor * norm.weight.double(), norm.bias.double()
     bias = torch.zeros_like(mean) if layer.bias is None else layer.bias.double()
-    layer.weight.copy_(layer.weight.double() * _along_channels(layer, factor))
+    layer.weight.copy_(layer.weight.double() * along_channels(layer, factor))
     new_bias = ((bias - mean) * factor + shift).to(layer.weight.dtype)
     if layer.bias is None:
         layer.bias = nn.Parameter(new_bias, requires_grad=layer.weight.requires_grad)
@@ -125,7 +125,7 @@ def _fold(layer: Any, norm: Any) -> None:
         delattr(norm, name)
 
 
-def _along_channels(layer: Any, factor: Tensor) -> Tensor:
+def along_channels(layer: Any, factor: Tensor) -> Tensor:
     """The factors in a shape that broadcasts against the layer's weight."""
     shape = layer.weight.shape
     if not getattr(layer, "transposed", False):
