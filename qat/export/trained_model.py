@@ -71,8 +71,15 @@ def codes_of_trained(model: nn.Module, args: tuple[Tensor, ...]) -> list[Quantiz
     return calls
 
 
+def numbered(names: list[str]) -> list[tuple[str, int]]:
+    """Each name with the number of times that it occurred before: the calls of a module that runs twice."""
+    return [(name, names[:i].count(name)) for i, name in enumerate(names)]
+
+
 def _call(model: nn.Module, args: tuple[Tensor, ...]) -> Tensor:
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     with preserve_modes(model):
-        output: Tensor = call_on(model.eval(), copy_buffers(model), [x.to(device, torch.float32) for x in args])
+        output: Tensor = call_on(
+            model.eval(), copy_buffers(model), [x.to(device, torch.float32) for x in args]
+        )
     return output.cpu()

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -9,6 +10,15 @@ from qat.export.c.network import Network
 from qat.export.integers.model import IntegerModel
 from qat.export.integers.program import Step
 from qat.whole_file import write_whole
+
+
+def in_comment(name: str) -> str:
+    """A name as part of a comment in C: all but letters, digits and `/.-_ ` as in a URL (`*` is %2A).
+
+    So it cannot end the comment, continue it in another line, or show something else than the compiler reads.
+    """
+    return quote(name, safe="/.-_ ", errors="surrogatepass")
+
 
 TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent),
@@ -19,6 +29,7 @@ TEMPLATES = Environment(
     keep_trailing_newline=True,
     undefined=StrictUndefined,
 )
+TEMPLATES.filters["in_comment"] = in_comment
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
-"""Keeps onnxruntime's optimizer from changing what a file computes, or from making a graph that it cannot run."""
+"""Keeps onnxruntime's optimizer from changing what a file computes, and from graphs that it cannot run."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import ml_dtypes
@@ -23,7 +24,7 @@ def add_barriers(graph: onnx.GraphProto) -> None:
     integers. It moves nothing across a Max. This is wrong in three cases:
 
     - Codes of 2 bits, and of 4 bits in activations: no such operator has an implementation for them.
-    - Signed codes of 8 bits that are moved: it makes them unsigned, and leaves the added QuantizeLinear signed.
+    - Signed codes of 8 bits that are moved: it makes them unsigned, but not the QuantizeLinear that it added.
     - A convolution of integers rounds its bias to a multiple of scale of input * scale of weight, in int32.
       Where that may move the next codes by more than half a tie, or overflow, the convolution stays in float.
     """
@@ -55,7 +56,7 @@ class _Barriers:
                 if value in inexact or self._is_kept(node, self.readers.get(value, [])):
                     renamed[value] = self._max(node, value)
 
-    def _is_kept(self, node: onnx.NodeProto, neighbours: list[onnx.NodeProto | None]) -> bool:
+    def _is_kept(self, node: onnx.NodeProto, neighbours: Sequence[onnx.NodeProto | None]) -> bool:
         """Whether the codes of a node must not reach its neighbours, on the side of the values."""
         bits = ml_dtypes.iinfo(self._codes(node).dtype).bits
         moved = any(neighbour is not None and neighbour.op_type in MOVED for neighbour in neighbours)

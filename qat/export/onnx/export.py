@@ -51,8 +51,8 @@ def export_onnx(
         model: a quantized model that was trained or calibrated, or a float one; it returns one tensor.
         example: `(N, C, H, W)`, or a tuple of arguments that each have the batch first.
         path: path of the file; it is written whole or not at all.
-        opset: 21 to 25; by default the oldest that holds the codes in as few bits, 25 if a grid has 1 or 2 bits
-            and otherwise 21.
+        opset: 21 to 25; by default the oldest that has the narrowest types, 25 if a grid has 1 or 2 bits and
+            otherwise 21.
         fold: whether a BatchNorm between a layer and its activation is folded into the layer's scales and
             bias. A `deployable` model has none left.
         run: where the model comes from, for the metadata.
@@ -75,11 +75,10 @@ def export_onnx(
     return write_whole(path, content)
 
 
-def onnx_bytes(
-    model: nn.Module, args: tuple[Tensor, ...], opset: int | None, fold: bool, run: str
-) -> bytes:
+def onnx_bytes(model: nn.Module, args: tuple[Tensor, ...], opset: int | None, fold: bool, run: str) -> bytes:
     """The content of the file, not yet compared with the model."""
     check_ready(model)
+    _check_names(model)
     # torch.export takes a batch of one for a constant.
     args = tuple(torch.cat([x, x])[:2] if len(x) < 2 else x for x in args)
     refuse_graph_breaks(model, args)
@@ -97,6 +96,16 @@ def onnx_bytes(
     return proto.SerializeToString(deterministic=True)
 
 
+def _check_names(model: nn.Module) -> None:
+    """Refuse names that torch's exporter cannot write into the code of a graph."""
+    for name in (*dict(model.named_modules()), *dict(model.named_parameters()), *dict(model.named_buffers())):
+        if not name.isprintable() or set(name) & set("'\"\\"):
+            raise ValueError(
+                f"the name {name!r} must be of printable characters without quotes and backslashes; rename "
+                "the module or parameter"
+            )
+
+
 def _oldest_opset(model: nn.Module) -> int:
     grids = [module.grid for module in model.modules() if isinstance(module, Quantizer)]
     return 25 if any(grid.bits <= 2 for grid in grids) else 21
@@ -108,7 +117,9 @@ def _refuse_two_producers(graph: onnx.GraphProto) -> None:
     names = Counter([*made, *(x.name for x in graph.input), *(x.name for x in graph.initializer)])
     for name, count in names.items():
         if count > 1:
-            raise ValueError(f"two values of the file would be called {name!r}; rename the parameter or module")
+            raise ValueError(
+                f"two values of the file would be called {name!r}; rename the parameter or module"
+            )
 
 
 def _random_batch(args: tuple[Tensor, ...], factor: int) -> tuple[Tensor, ...]:
@@ -141,6 +152,6 @@ def _metadata(model: nn.Module, run: str) -> dict[str, str]:
     versions = {package: version(package) for package in ("qat", "torch", "onnx", "onnxruntime")}
     return {
         "bits": json.dumps(bits, sort_keys=True),
-        "run": run,
+        "run": run.encode("utf-8", "backslashreplace").decode(),  # a path may hold what is no UTF-8
         "versions": json.dumps(versions, sort_keys=True),
     }

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from qat.export.agreement import TIE
 from qat.export.onnx.session import run_onnx
 from qat.export.readiness import layer_of
-from qat.export.trained_model import BATCH, QuantizerCall, codes_of_trained
+from qat.export.trained_model import BATCH, QuantizerCall, codes_of_trained, numbered
 
 PRECISION = 2.0**-20  # of a float32 sum of a few hundred terms; 16 bits resolve more than that
 
@@ -55,18 +55,13 @@ def first_differences(
 def _pairs(
     model: nn.Module, names: list[str], content: bytes, batch: tuple[Tensor, ...], level: str
 ) -> Pairs:
-    """The codes of both for one batch. A call without a counterpart is left out: torch's exporter keeps one of two
-    equal calls of a module."""
+    """The codes of both for one batch. A call without a counterpart is left out: torch's exporter keeps one of
+    two equal calls of a module."""
     calls = codes_of_trained(model, batch)
     _, *outputs = run_onnx(content, batch, level, "codes")
-    codes = dict(zip(_numbered(names), outputs, strict=True))
-    keys = _numbered([call.name for call in calls])
+    codes = dict(zip(numbered(names), outputs, strict=True))
+    keys = numbered([call.name for call in calls])
     return [(call, codes[key]) for call, key in zip(calls, keys, strict=True) if key in codes]
-
-
-def _numbered(names: list[str]) -> list[tuple[str, int]]:
-    """Each name with the number of times that it occurred before."""
-    return [(name, names[:i].count(name)) for i, name in enumerate(names)]
 
 
 def _first_difference(image: int, row: int, pairs: Pairs) -> CodeDifference:

@@ -1,7 +1,7 @@
 """ONNX's QuantizeLinear and DequantizeLinear as modules that torch's exporter writes as they are.
 
 The exporter knows no integer types below 8 bits, and it merges operators and constants that are equal. The
-modules therefore leave stand-ins that name their quantizer, and hold what `torch_export.py` puts in their place.
+modules therefore leave stand-ins that name their quantizer, and hold the constants for `torch_export.py`.
 """
 
 from typing import Any
@@ -74,7 +74,8 @@ class StoredWeight(nn.Module):
 
     def forward(self, weight: Tensor) -> Tensor:
         _, shape, axis = self._along_one_axis()
-        return _stand_in(self.name, "DequantizeLinear", [], shape, axis).reshape(weight.shape)
+        value = _stand_in(self.name, "DequantizeLinear", [], shape, axis)
+        return value if value.shape == weight.shape else value.reshape(weight.shape)
 
     def _along_one_axis(self) -> tuple[NDArray[np.float32], tuple[int, ...], dict[str, int]]:
         """The scale, the shape of the codes and the attribute that names the axis of the scale, if any."""
@@ -89,7 +90,11 @@ class StoredWeight(nn.Module):
 
 
 def _stand_in(
-    name: str, kind: str, inputs: list[Tensor], shape: tuple[int, ...], attributes: dict[str, int] | None = None
+    name: str,
+    kind: str,
+    inputs: list[Tensor],
+    shape: tuple[int, ...],
+    attributes: dict[str, int] | None = None,
 ) -> Tensor:
     """An operator without its constants, in a domain of its own and with the name of its quantizer."""
     dtype = torch.uint8 if kind == "QuantizeLinear" else torch.float32

@@ -74,6 +74,8 @@ def _fold_norms(model: nn.Module, args: tuple[Tensor, ...]) -> None:
         if isinstance(getattr(layer, "weight_quantizer", None), StoredWeight):
             factor = (norm.running_var.double() + norm.eps).rsqrt()
             factor = along_channels(layer, factor * norm.weight.double() if norm.affine else factor)
+            if getattr(layer, "transposed", False) and layer.groups == 1:
+                factor = factor[:1]  # it is the same for each input channel
             layer.weight_quantizer.multiply(factor.numpy())
             layer.bias = floats.get_submodule(folded).bias
             model.set_submodule(name, nn.Identity())

@@ -11,7 +11,6 @@ from torch import Tensor
 from qat.export.trained_model import BATCH
 from qat.progress import tracked
 
-
 # onnxruntime's levels of graph optimization; the last one is its default.
 LEVELS = ("DISABLE_ALL", "ENABLE_BASIC", "ENABLE_EXTENDED", "ENABLE_ALL")
 OFF, ON = LEVELS[0], LEVELS[-1]
@@ -38,5 +37,7 @@ def run_onnx(
             parts.append(session.run(None, dict(zip(names, batch, strict=True))))
     except Exception as error:  # it raises many types
         why = " ".join(str(error).split())[:300]
-        raise ValueError(f"onnxruntime {onnxruntime.__version__} does not run the file ({level}): {why}") from error
+        raise ValueError(
+            f"onnxruntime {onnxruntime.__version__} does not run the file ({level}): {why}"
+        ) from error
     return [np.concatenate(outputs) for outputs in zip(*parts, strict=True)]

@@ -12,19 +12,22 @@ import torch
 from numpy.typing import NDArray
 from onnx import numpy_helper
 from torch import Tensor, nn
+from torch.onnx import ops
 
 from qat.export.onnx.operators import DOMAIN, QuantizeDequantize, StoredWeight
 
 
 def torch_export(model: nn.Module, args: tuple[Tensor, ...]) -> onnx.ModelProto:
     """The graph of a runtime copy, with integer types."""
+    shapes = tuple({0: torch.export.Dim("batch")} for _ in args)
     try:
         with warnings.catch_warnings(), _quiet_logs():
             warnings.simplefilter("ignore")  # the exporter's warnings about itself
             program = torch.onnx.export(
-                _capture(model, args),
+                _capture(model, args, shapes),
                 dynamo=True,
                 opset_version=21,
+                dynamic_shapes=shapes,  # for the name of the dimension
                 input_names=["input"] if len(args) == 1 else None,
                 output_names=["output"],
                 verbose=False,
@@ -46,13 +49,13 @@ def torch_export(model: nn.Module, args: tuple[Tensor, ...]) -> onnx.ModelProto:
     return proto
 
 
-def _capture(model: nn.Module, args: tuple[Tensor, ...]) -> torch.export.ExportedProgram:
+def _capture(model: nn.Module, args: tuple[Tensor, ...], shapes: Any) -> torch.export.ExportedProgram:
     """The program of a model for any batch size."""
-    shapes = tuple({0: torch.export.Dim("batch")} for _ in args)
     try:
         return torch.export.export(model, args, dynamic_shapes=shapes, strict=False)
     except Exception as error:
         # The other way takes fewer models, but there `len(x)` is a symbol and no number.
+        torch.compiler.allow_in_graph(ops.symbolic)
         try:
             return torch.export.export(model, args, dynamic_shapes=shapes, strict=True)
         except Exception:

@@ -52,7 +52,9 @@ def refuse_differences(model: nn.Module, content: bytes, args: tuple[Tensor, ...
     for level in LEVELS:
         for difference in _compare(model, trained, content, args, level)[1]:
             if not difference.is_tie:
-                where = f"first in {difference.layer}" if difference.layer else "in no code, but in its output"
+                where = (
+                    f"first in {difference.layer}" if difference.layer else "in no code, but in its output"
+                )
                 raise ValueError(
                     f"the file does not compute what the model does: on a second random batch it differs, "
                     f"{where}; does a forward depend on more than its input, or leave torch?"
