@@ -1,10 +1,12 @@
 """The first code that differs between a model and its ONNX file, and how near to a tie it lay."""
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import onnx
+import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -55,13 +57,23 @@ def first_differences(
 def _pairs(
     model: nn.Module, names: list[str], content: bytes, batch: tuple[Tensor, ...], level: str
 ) -> Pairs:
-    """The codes of both for one batch. A call without a counterpart is left out: torch's exporter keeps one of
-    two equal calls of a module."""
-    calls = codes_of_trained(model, batch)
+    """The codes of both for one batch."""
+    calls = _as_in_file(codes_of_trained(model, batch), names)
     _, *outputs = run_onnx(content, batch, level, "codes")
     codes = dict(zip(numbered(names), outputs, strict=True))
     keys = numbered([call.name for call in calls])
     return [(call, codes[key]) for call, key in zip(calls, keys, strict=True) if key in codes]
+
+
+def _as_in_file(calls: list[QuantizerCall], names: list[str]) -> list[QuantizerCall]:
+    """The calls without those that torch's exporter merged: a quantizer that runs twice on one tensor."""
+    counts, kept = Counter(call.name for call in calls), list[QuantizerCall]()
+    for call in calls:
+        merged = names.count(call.name) < counts[call.name]
+        earlier = (one for one in kept if one.name == call.name)
+        if not (merged and any(torch.equal(one.steps, call.steps) for one in earlier)):
+            kept.append(call)
+    return kept
 
 
 def _first_difference(image: int, row: int, pairs: Pairs) -> CodeDifference:

@@ -163,6 +163,7 @@ def test_names_of_layers_stay_comments(tmp_path: Path) -> None:
     net = nn.Sequential()
     for n, name in enumerate(NAMES):
         net.add_module(name, nn.Conv2d(1 if n == 0 else 2, 2, 1))
+        nn.init.ones_(net[-1].bias)
         net.add_module(f"{name} relu", nn.ReLU())
     net.add_module("flatten", nn.Flatten())
     net.add_module("\ud800", nn.Linear(8, 10))
