@@ -73,9 +73,16 @@ def _fold_norms(model: nn.Module, args: tuple[Tensor, ...]) -> None:
         norm: Any = model.get_submodule(name)
         if isinstance(getattr(layer, "weight_quantizer", None), StoredWeight):
             factor = (norm.running_var.double() + norm.eps).rsqrt()
-            factor = along_channels(layer, factor * norm.weight.double() if norm.affine else factor)
-            if getattr(layer, "transposed", False) and layer.groups == 1:
-                factor = factor[:1]  # it is the same for each input channel
-            layer.weight_quantizer.multiply(factor.numpy())
+            factor = factor * norm.weight.double() if norm.affine else factor
+            layer.weight_quantizer.multiply(_along_codes(layer, factor).numpy())
             layer.bias = floats.get_submodule(folded).bias
             model.set_submodule(name, nn.Identity())
+
+
+def _along_codes(layer: Any, factor: Tensor) -> Tensor:
+    """The factors of the output channels in a shape that broadcasts against the codes of a weight."""
+    shape = [1] * layer.weight.dim()
+    if layer.weight_quantizer.codes.shape[layer.channel_axis] != len(factor):
+        return along_channels(layer, factor)  # the channels lie along two axes
+    shape[layer.channel_axis] = -1
+    return factor.reshape(shape)
