@@ -1,5 +1,6 @@
 """One thread for all tests, as waiting threads cost more than they help there; tiny images."""
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,8 @@ import torch
 from PIL import Image
 
 torch.set_num_threads(1)
+# A shell starts a background job with Ctrl-C ignored, which child processes would inherit.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ FLOORS = {
     **dict.fromkeys(("gradients", "models", "data"), 0),
     **dict.fromkeys(("losses", "quantizers"), 1),
     **dict.fromkeys(("layers", "memory"), 2),
-    **dict.fromkeys(("training", "export"), 3),
+    **dict.fromkeys(("training", "export", "testing"), 3),
     "experiment": 4,
     **dict.fromkeys(("report", "measure", "tour"), 5),
     "cli": 6,

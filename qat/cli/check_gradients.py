@@ -54,7 +54,7 @@ def print_table(console: Console, verdicts: Sequence[Verdict]) -> None:
     for verdict in verdicts:
         cells = [verdict.name, *FORMULAS[verdict.name]]
         cells += [verdict.status("first derivative"), verdict.status("second derivative")]
-        cells += ["yes" if verdict.stated else "", "ok" if verdict.ok else "FAILED"]
+        cells += ["yes" if "surrogate" in verdict.against else "", "ok" if verdict.ok else "FAILED"]
         table.add_row(*map(Text, cells), style=None if verdict.ok else "red")
     if console.width < WIDE:  # the formulas of the gradient need the room
         del table.columns[1]

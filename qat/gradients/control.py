@@ -36,7 +36,7 @@ def scale_gradient(x: Tensor, factor: float) -> Tensor:
     Source: Esser et al. 2020 (LSQ), section 2.2, where it slows down a learned scale; a negative factor is
     the gradient reversal of Ganin & Lempitsky 2015, section 3.
     """
-    return _ChangeGradient.apply(x, lambda g: g * factor)
+    return _ChangeGradient.apply(x, lambda g: g * factor if factor else torch.zeros_like(g))
 
 
 def clip_gradient_value(x: Tensor, limit: float) -> Tensor:

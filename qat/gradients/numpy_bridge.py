@@ -14,24 +14,33 @@ Array = np.ndarray[Any, Any]
 
 class _NumpyNode(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, code: "_NumpyCode", *inputs: Tensor) -> Tensor:
-        ctx.code = code
-        output = code.run_forward(inputs)
-        if code.backward is not None and any(ctx.needs_input_grad):
+    def forward(ctx: Any, function: "_NumpyFunction", *inputs: Tensor) -> Tensor:
+        ctx.function = function
+        output = function.run_forward(inputs)
+        if function.backward is not None and any(ctx.needs_input_grad):
             ctx.save_for_backward(output, *inputs)
         return output
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        return None, *ctx.code.run_backward(g, ctx.saved_tensors, ctx.needs_input_grad[1:])
+        return None, *ctx.function.run_backward(g, ctx.saved_tensors, ctx.needs_input_grad[1:])
 
 
-class _NumpyCode:
-    """The two NumPy functions, with checks of their inputs and results."""
+class _NumpyFunction:
+    """The two NumPy functions as one of tensors, with checks of their inputs and results.
+
+    A class and not a closure, so that models that hold one can be pickled.
+    """
 
     def __init__(self, forward: Callable[..., Any], backward: Callable[..., Any] | None) -> None:
         self.forward, self.backward = forward, backward
         self.name = f"numpy_function({getattr(forward, '__name__', forward)})"
+
+    def __call__(self, *inputs: Tensor) -> Tensor:
+        return _NumpyNode.apply(self, *inputs)
+
+    def __repr__(self) -> str:
+        return self.name
 
     def run_forward(self, inputs: Sequence[Tensor]) -> Tensor:
         for number, x in enumerate(inputs):
@@ -109,17 +118,12 @@ def numpy_function(
 
     Returns:
         A function of tensors on one device. They are copied to the CPU, and the result back to that device.
-        `torch.compile` breaks the graph around it, and an exported model would contain its result as a
-        constant.
+        It can be pickled if both NumPy functions can. `torch.compile` breaks the graph around it, and an
+        exported model would contain its result as a constant.
 
     Raises:
         RuntimeError: a gradient is needed and there is no backward, or a second derivative is needed.
         TypeError: an array has another dtype, a result is no array, an input is no tensor or is bfloat16.
         ValueError: a gradient has another shape, there is not one for each input, or the devices differ.
     """
-    code = _NumpyCode(forward, backward)
-
-    def function(*inputs: Tensor) -> Tensor:
-        return _NumpyNode.apply(code, *inputs)
-
-    return function
+    return _NumpyFunction(forward, backward)

@@ -37,6 +37,11 @@ def round_ste(x: Tensor) -> Tensor:
     return straight_through(x, torch.round)
 
 
+def _difference(x: Tensor, rounded: Tensor) -> Tensor:
+    """`x - rounded`; 0 at infinity, as for all numbers too large for a fraction. NaN stays NaN."""
+    return torch.where(x.isinf(), 0.0, x - rounded)
+
+
 class _RoundEWGS(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, delta: float) -> Tensor:
@@ -47,7 +52,7 @@ class _RoundEWGS(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
         (x,) = ctx.saved_tensors
-        grad = g * (1 + ctx.delta * g.sign() * (x - torch.round(x)))
+        grad = g * (1 + ctx.delta * g.sign() * _difference(x, torch.round(x)))
         return refuse_second_derivative(grad, x, name="round_ewgs"), None
 
 
@@ -79,7 +84,7 @@ class _RoundSoft(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
         (x,) = ctx.saved_tensors
         k = ctx.sharpness
-        slope = 1 - torch.tanh(k * (x - torch.floor(x) - 0.5)) ** 2
+        slope = 1 - torch.tanh(k * (_difference(x, torch.floor(x)) - 0.5)) ** 2
         return g * (slope * (k / (2 * math.tanh(k / 2)))), None
 
 

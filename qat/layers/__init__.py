@@ -5,6 +5,7 @@ from qat.layers.config import Quantization
 from qat.layers.convert import quantize
 from qat.layers.folding import Folding, fold_batchnorm
 from qat.layers.layer import QuantConv1d, QuantConv2d, QuantConvTranspose2d, QuantLayer, QuantLinear
+from qat.layers.remeasure import remeasure
 from qat.layers.summary import LayerCost, Summary, summary
 
 __all__ = [
@@ -21,5 +22,6 @@ __all__ = [
     "Summary",
     "fold_batchnorm",
     "quantize",
+    "remeasure",
     "summary",
 ]

@@ -15,7 +15,7 @@ from qat.layers.insert import QUANT_LAYERS, quantize_activation, quantize_layer
 from qat.layers.layer import QuantLayer
 from qat.layers.specs import quant_specs
 from qat.layers.trace import CONV_AND_LINEAR, ModelTrace
-from qat.quantizers import Quantizer
+from qat.quantizers import Quantizer, check_state
 from qat.torch_private import tensors_in
 
 
@@ -73,6 +73,7 @@ def quantize(model: nn.Module, config: Quantization, example: Tensor | tuple[Any
             module.activation_relu_or_gelu = 0  # else its fast path in eval mode reads the float weights
     if folds is not None:
         absorb_batchnorm(model, folds, layer_specs)
+    model.register_load_state_dict_pre_hook(check_state)  # before any layer is loaded
     return model
 
 

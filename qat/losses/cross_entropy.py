@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from qat.gradients import logsumexp
-from qat.losses.huber import Reduction, reduced
+from qat.losses.huber import Reduction, in_float32, reduced
 
 
 def cross_entropy(
@@ -12,7 +12,8 @@ def cross_entropy(
     """Negative log-likelihood of the target class, with smoothed labels.
 
     Forward, with s = label_smoothing: `logsumexp(x) - (1 - s) x[target] - s mean(x)`. Gradient of the logits:
-    `g (softmax(x) - (1 - s) one_hot(target) - s / C)`.
+    `g (softmax(x) - (1 - s) one_hot(target) - s / C)`. Under autocast all is computed in float32, as by
+    torch's losses, and so is the result.
 
     Args:
         logits: `(N, C)`, finite; if s is 0, classes other than the target may be -inf.
@@ -31,8 +32,10 @@ def cross_entropy(
         raise ValueError(f"{rule}; one-hot targets: use huber_loss, or argmax them")
     if not 0 <= label_smoothing < 1:
         raise ValueError(f"label_smoothing must be in [0, 1), got {label_smoothing!r}; 0.1 is common")
+    (logits,) = in_float32(logits)
     chosen = logits.gather(1, target[:, None]).squeeze(1)
-    loss = logsumexp(logits) - chosen
-    if label_smoothing:
-        loss = loss + label_smoothing * (chosen - logits.mean(1))
+    total = logsumexp(logits)
+    loss = total - chosen
+    if label_smoothing:  # a sum of two losses, in which -inf of the target's class gives inf and not NaN
+        loss = (1 - label_smoothing) * loss + label_smoothing * (total - logits.mean(1))
     return reduced(loss, reduction)

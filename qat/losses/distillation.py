@@ -5,7 +5,7 @@ from typing import Literal, get_args
 from torch import Tensor
 
 from qat.gradients import logsumexp, stop_gradient
-from qat.losses.huber import huber_loss
+from qat.losses.huber import huber_loss, in_float32
 from qat.names import unknown_name
 
 DistillationName = Literal["huber", "kl"]
@@ -18,7 +18,7 @@ def distillation_loss(
 
     `huber` is `huber_loss(student, teacher)`. `kl`, with T = temperature, is the mean over the batch of `T^2
     KL(softmax(teacher / T) || softmax(student / T))`; its gradient with respect to the student is `g T
-    (softmax(student / T) - softmax(teacher / T)) / N`.
+    (softmax(student / T) - softmax(teacher / T)) / N`. Under autocast both are computed in float32.
 
     Args:
         student, teacher: logits `(N, C)`; those of the teacher are finite.
@@ -37,7 +37,7 @@ def distillation_loss(
         raise ValueError(f"distillation needs student and teacher of one shape, got {shapes}")
     if not temperature > 0:
         raise ValueError(f"temperature must be > 0, got {temperature!r}; the default is 1.0")
-    teacher = stop_gradient(teacher)
+    student, teacher = in_float32(student, stop_gradient(teacher))
     if kind == "huber":
         return huber_loss(student, teacher)
     log_q, log_p = (x / temperature - logsumexp(x / temperature, keepdim=True) for x in (student, teacher))

@@ -23,7 +23,8 @@ class _Huber(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         input, target = ctx.saved_tensors
         error = input - target
-        grad = g * torch.where(error.abs() < ctx.delta, error, ctx.delta * error.sign())
+        # In this order, NaN is neither: it stays NaN, whose sign would be 0.
+        grad = g * torch.where(error.abs() >= ctx.delta, ctx.delta * error.sign(), error)
         needs_input, needs_target, _ = ctx.needs_input_grad
         return grad if needs_input else None, -grad if needs_target else None, None
 
@@ -33,7 +34,8 @@ def huber_loss(input: Tensor, target: Tensor, delta: float = 1.0, reduction: Red
 
     Forward, with e = input - target: `0.5 e^2` where `|e| < delta`, else `delta (|e| - 0.5 delta)`.
     Gradient of input: `g e` where `|e| < delta`, else `g delta sign(e)`; of target: its negative.
-    Second derivative: `1` where `|e| < delta`, else `0`.
+    Second derivative: `1` where `|e| < delta`, else `0`. NaN gives NaN. Under autocast all is computed in
+    float32, as by torch's losses, and so is the result.
 
     Args:
         input: any shape, floating point.
@@ -49,7 +51,17 @@ def huber_loss(input: Tensor, target: Tensor, delta: float = 1.0, reduction: Red
         raise ValueError(f"{rule} {tuple(target.shape)}; reshape one of them (class indices: one-hot first)")
     if not delta > 0:
         raise ValueError(f"delta must be > 0, got {delta!r}; the default is 1.0")
-    return reduced(_Huber.apply(input, target, delta), reduction)
+    return reduced(_Huber.apply(*in_float32(input, target), delta), reduction)
+
+
+def in_float32(*tensors: Tensor) -> list[Tensor]:
+    """Under autocast, the tensors of lower precision in float32; else the tensors themselves."""
+    return [x.float() if x.dtype in (torch.bfloat16, torch.float16) and _autocasts(x) else x for x in tensors]
+
+
+def _autocasts(x: Tensor) -> bool:
+    device = x.device.type
+    return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
 
 
 def reduced(loss: Tensor, reduction: Reduction) -> Tensor:

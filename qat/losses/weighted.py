@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from qat.gradients import stop_gradient
+from qat.losses.huber import in_float32
 from qat.names import unknown_name
 
 
@@ -46,8 +47,8 @@ class Term:
 class WeightedLoss(nn.Module):
     """`sum(weight * loss)` over named terms.
 
-    Gradient of an input: the sum of `weight * gradient` over the terms that teach it. Without a term the
-    constructor raises a ValueError.
+    Gradient of an input: the sum of `weight * gradient` over the terms that teach it. Under autocast the sum
+    is one of float32 numbers. Without a term the constructor raises a ValueError.
     """
 
     def __init__(self, terms: Mapping[str, Term]) -> None:
@@ -62,5 +63,8 @@ class WeightedLoss(nn.Module):
         if missing:
             raise unknown_name("input of a loss", missing[0], tensors)
         values = {name: term(tensors) for name, term in self.terms.items()}
-        total = torch.stack([self.terms[name].weight * value for name, value in values.items()]).sum()
+        wide = in_float32(*values.values())
+        total = torch.stack(
+            [term.weight * x for term, x in zip(self.terms.values(), wide, strict=True)]
+        ).sum()
         return total, {name: value.detach() for name, value in values.items()}

@@ -16,7 +16,7 @@ from qat.quantizers.learned import LearnedScale
 from qat.quantizers.observed import ObservedScale
 from qat.quantizers.pact import PactScale
 from qat.quantizers.power_of_two import PowerOfTwo
-from qat.quantizers.quantizer import Quantizer
+from qat.quantizers.quantizer import Quantizer, check_state
 from qat.quantizers.scale import Scale
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "WeightScaleName",
     "activation_quantizer",
     "build_kernels",
+    "check_state",
     "compile_kernels",
     "use_eager_kernels",
     "weight_quantizer",

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from qat.quantizers.observers import AVERAGING_CONSTANT, min_max, update_average
-from qat.quantizers.scale import SMALLEST, Scale, max_over_ranks
+from qat.quantizers.scale import SMALLEST, Scale, max_over_ranks, no_batches
 
 # If the ends of the range lie on ties, as those of [-1, 1] do, rounding errors of float32 decide whether the
 # outermost codes are ever used. With a scale that is smaller by this fraction they are.
@@ -19,21 +19,24 @@ class AsymmetricScale(Scale):
     scale) + z <= high`, else 0 (as `torch.fake_quantize_per_tensor_affine`).
 
     Minimum and maximum are those of the batch and 0, the widest range of all ranks. The first batch sets
-    them, and each later batch updates them: `0.9 old + 0.1 new`.
+    them, and each later batch updates them: `0.9 old + 0.1 new`. A batch of zeros, or one that is not finite,
+    changes nothing and does not count.
 
-    Buffers: `range`, float32 `(2,)`: minimum <= 0 and maximum >= 0; `batches`, int64: how many were observed.
+    Buffers: `range`, float32 `(2,)`: minimum <= 0 and maximum >= 0; `batches`, float32 `()`: how many were
+    observed.
 
     Source: Jacob et al. 2018, "Quantization and training of neural networks", sections 2.1 and 3.1.
     """
 
     statistic = "range"
+    is_averaged = True
     range: Tensor
     batches: Tensor
 
     def __init__(self, high: int) -> None:
         super().__init__(high)
-        self.register_buffer("range", torch.tensor([0.0, 1.0]))
-        self.register_buffer("batches", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("range", torch.tensor([0.0, 1.0], dtype=torch.float32))
+        self.register_buffer("batches", no_batches())
 
     @property
     def value(self) -> Tensor:
@@ -43,12 +46,13 @@ class AsymmetricScale(Scale):
         return torch.where(from_tie < self.high * TINY, scale * (1 - TINY), scale)
 
     def measure(self, x: Tensor) -> Tensor:
-        """Minimum and maximum of x and 0; NaN unless both are finite. Shape: any -> `(2,)`."""
+        """Minimum and maximum of x and 0; NaN if both are 0 or one is infinite. Shape: any -> `(2,)`."""
         if x.numel() == 0:
             return torch.full_like(self.range, torch.nan)
         minimum, maximum = min_max(x).float()
         ends = torch.stack([minimum.clamp(max=0), maximum.clamp(min=0)])
-        return torch.where(ends.isfinite().all(), ends, torch.nan)
+        distance = ends[1] - ends[0]
+        return torch.where((distance >= SMALLEST) & distance.isfinite(), ends, torch.nan)
 
     def subsample(self, x: Tensor) -> Tensor:
         return min_max(x)

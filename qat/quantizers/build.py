@@ -57,7 +57,7 @@ def weight_quantizer(
     grid, shape = IntGrid(bits), channel_shape(weight, axis)
     chosen: Scale
     if scale == "learned":
-        chosen = LearnedScale(grid.high, shape, axis)
+        chosen = LearnedScale(grid.high, shape, axis, of_weight=True)
     elif bits == 1:
         chosen = ObservedScale(grid.high, "mean", shape, axis)
     elif scale == "dorefa":

@@ -31,7 +31,7 @@ class DorefaScale(Scale):
 
     def __init__(self, high: int, shape: tuple[int, ...] = (), axis: int | None = None) -> None:
         super().__init__(high, axis)
-        self.register_buffer("largest", torch.ones(shape))
+        self.register_buffer("largest", torch.ones(shape, dtype=torch.float32))
 
     @property
     def value(self) -> Tensor:

@@ -69,10 +69,11 @@ class Divide(torch.autograd.Function):
     """`x / scale`; together with `Multiply` it keeps gradients in units of the values.
 
     Forward: `v = x / scale`. Gradient of x: `g`; of a scale that requires one: the sum of `-g v`. Second
-    derivative: that of the identity. If the scale learns, `Multiply`, from which each g comes, refuses it.
+    derivative: that of the identity; for a learned scale it is refused, in the backward of `Multiply`.
 
-    The true factors, `1 / scale` here and `scale` in `Multiply`, cancel in the product, but not exactly in
-    floating point. Both Functions omit them, so that the gradient through a quantizer is `g` to the last bit.
+    The true gradient has the factor `1 / scale` here and the factor `scale` in `Multiply`. Their product is
+    1, but not exactly in floating point. Both Functions omit their factor, so that the gradient through a
+    quantizer is `g` to the last bit.
     """
 
     @staticmethod

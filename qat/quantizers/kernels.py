@@ -227,7 +227,8 @@ def _as_matrix(x: Tensor, scale: Tensor, low: int, high: int, rows: int) -> tupl
 @cache
 def _constant(number: int, device: torch.device) -> Tensor:
     """A bound as a tensor: for Python numbers torch would compile one kernel for each bit-width."""
-    return torch.tensor(float(number), device=device)
+    with torch.inference_mode(False):  # the cache outlives it
+        return torch.tensor(float(number), dtype=torch.float32, device=device)
 
 
 def _with_layout_of(x: Tensor, matrix: Tensor) -> Tensor:

@@ -3,11 +3,11 @@
 import math
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 
 from qat.gradients import scale_gradient
 from qat.quantizers.observers import evenly_spaced, mean_magnitude
-from qat.quantizers.scale import SMALLEST, Scale, positive, set_by_first_batch
+from qat.quantizers.scale import SMALLEST, Scale, above_floor, no_batches, positive, set_by_first_batch
 
 
 class LearnedScale(Scale):
@@ -16,7 +16,8 @@ class LearnedScale(Scale):
     Forward: `|value|`, at least 1.2e-38, so that no optimizer step reverses the grid. Gradient of `value`,
     with v = x / scale: `1 / sqrt(n high)` times the sum of `g (code - v r'(v))` where `low <= v <= high` and
     of `g code` elsewhere; r' is the rounding's chosen derivative and n the number of elements that share one
-    scale, over the batch. Gradient of x: `g r'(v)` where `low <= v <= high`, else 0. Second derivative:
+    scale, over the batches of all ranks: with gradients that are averaged over ranks, as DDP does, it is that
+    of the global batch. Gradient of x: `g r'(v)` where `low <= v <= high`, else 0. Second derivative:
     refused. While the scale is frozen, `value` gets no gradient.
 
     The first observed batch sets `value` to `2 mean |x| / sqrt(high)`, the largest of all ranks; after that
@@ -30,8 +31,9 @@ class LearnedScale(Scale):
     Args:
         high, axis: as for `Scale`.
         shape: of the scale: `()`, or `(O, 1, 1, 1)` for a convolution's weight.
+        of_weight: whether x is a weight, of which each rank has all elements.
 
-    Parameters: `value`, float32. Buffers: `batches`, int64: how many were observed.
+    Parameters: `value`, float32. Buffers: `batches`, float32, of the same shape: how many were observed.
 
     Source: Esser et al. 2020, "Learned step size quantization", sections 2.1 and 2.2.
     """
@@ -40,26 +42,31 @@ class LearnedScale(Scale):
     is_fusible = True
     batches: Tensor
 
-    def __init__(self, high: int, shape: tuple[int, ...] = (), axis: int | None = None) -> None:
+    def __init__(
+        self, high: int, shape: tuple[int, ...] = (), axis: int | None = None, of_weight: bool = False
+    ) -> None:
         super().__init__(high, axis)
-        self.value = nn.Parameter(torch.ones(shape))
-        self.register_buffer("batches", torch.zeros((), dtype=torch.int64))
+        self.of_weight = of_weight
+        self.value = nn.Parameter(torch.ones(shape, dtype=torch.float32))
+        self.register_buffer("batches", no_batches(shape))
 
     def measure(self, x: Tensor) -> Tensor:
         if x.numel() == 0:
             return torch.full_like(self.value, torch.nan)
         own = 2 * mean_magnitude(x, self.axis, self.high) / math.sqrt(self.high)
-        alive = (own > 0) & own.isfinite()
+        alive = (own >= SMALLEST) & own.isfinite()
         others = torch.where(alive, own, 0.0).sum() / alive.sum()
-        return torch.where((own == 0) & alive.any(), others, own).clamp(min=SMALLEST)
+        return above_floor(torch.where((own < SMALLEST) & alive.any(), others, own))
 
     def subsample(self, x: Tensor) -> Tensor:
         return evenly_spaced(x) if self.axis is None else x
 
     def observe(self, x: Tensor) -> None:
-        set_by_first_batch(self.value, self.batches, self.measure(x), SMALLEST)
+        set_by_first_batch(self.value, self.batches, self.measure(x))
 
     def forward(self, x: Tensor) -> Tensor:
         value = self.value.detach() if self.frozen else self.value
         n = max(x.numel() // value.numel(), 1)
+        if not self.of_weight and distributed.is_available() and distributed.is_initialized():
+            n *= distributed.get_world_size()
         return scale_gradient(positive(value), 1 / math.sqrt(n * self.high))

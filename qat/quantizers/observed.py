@@ -5,23 +5,24 @@ from torch import Tensor
 
 from qat.names import unknown_name
 from qat.quantizers.observers import OBSERVERS, ObserverName, update_average
-from qat.quantizers.scale import SMALLEST, Scale, max_over_ranks
+from qat.quantizers.scale import SMALLEST, Scale, above_floor, max_over_ranks, no_batches
 
 
 class ObservedScale(Scale):
     """`statistic / high`, with a statistic that is observed per tensor or per channel.
 
     Activations: `ema`, `percentile_ema` and `mse_ema` are moving averages. The first observed batch sets the
-    scale, and each later batch updates it: `0.9 old + 0.1 new`, new being the largest of all ranks. Weights:
-    with `max`, `mean`, `percentile`, `mse` and `mse_power_of_two` the scale is measured on the current tensor
-    in every mode, until it is frozen.
+    scale, and each later batch updates it: `0.9 old + 0.1 new`, new being the largest of all ranks. A batch
+    of zeros, or one that is not finite, changes nothing and does not count. Weights: with `max`, `mean`,
+    `percentile`, `mse` and `mse_power_of_two` the scale is measured on the current tensor in every mode,
+    until it is frozen; that of zeros is 1.2e-38.
 
     Args:
         high, axis: as for `Scale`.
         observer: a name in `OBSERVERS`; any other raises a ValueError.
         shape: of the scale: `()`, or `(O, 1, 1, 1)` for a convolution's weight.
 
-    Buffers: `value`, float32, > 0; `batches`, int64: how many were observed.
+    Buffers: `value`, float32, > 0; `batches`, float32, of the same shape: how many were observed.
     """
 
     value: Tensor
@@ -37,13 +38,15 @@ class ObservedScale(Scale):
         self.passes_outside = self.observer.passes_outside
         self.is_fusible = not self.passes_outside
         self.is_dynamic = self.observer.averaging_constant is None
-        self.register_buffer("value", torch.ones(shape))
-        self.register_buffer("batches", torch.zeros((), dtype=torch.int64))
+        self.is_averaged = not self.is_dynamic
+        self.register_buffer("value", torch.ones(shape, dtype=torch.float32))
+        self.register_buffer("batches", no_batches(shape))
 
     def measure(self, x: Tensor) -> Tensor:
         if x.numel() == 0:
             return torch.full_like(self.value, torch.nan)
-        return (self.observer.measure(x, self.axis, self.high) / self.high).clamp(min=SMALLEST)
+        scale = self.observer.measure(x, self.axis, self.high) / self.high
+        return scale.clamp(min=SMALLEST) if self.is_dynamic else above_floor(scale)
 
     def subsample(self, x: Tensor) -> Tensor:
         return self.observer.subsample(x) if self.axis is None else x

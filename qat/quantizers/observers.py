@@ -63,7 +63,7 @@ def mse_power_of_two_magnitude(x: Tensor, axis: int | None, high: int) -> Tensor
     `2^k` is the smallest power of two that clips nothing, or one of the three below it.
     """
     rows = _sampled_rows(x, axis)
-    _, exponent = torch.frexp(rows.amax(1, keepdim=True) / high)
+    _, exponent = torch.frexp((rows.amax(1, keepdim=True) / high).clamp(min=SMALLEST))
     ones = torch.ones_like(rows[:, :1])
     scales = (torch.ldexp(ones, exponent - less).clamp(min=SMALLEST) for less in range(4))
     least = _least_error(rows, high, ((high * scale, scale) for scale in scales))
@@ -121,7 +121,7 @@ class Observer:
     """
 
     measure: Callable[[Tensor, int | None, int], Tensor]  # `(x, axis, high)` -> magnitude of the highest code
-    subsample: Callable[[Tensor], Tensor]  # x -> fewer elements with the same `measure` without an axis
+    subsample: Callable[[Tensor], Tensor]  # x -> fewer elements, of which `measure` (axis None) is the same
     averaging_constant: float | None  # the weight of the newest batch, in (0, 1]
     passes_outside: bool = False  # as in `Scale`
 
@@ -143,7 +143,10 @@ OBSERVERS: dict[str, Observer] = {
 
 
 def update_average(average: Tensor, batches: Tensor, new: Tensor, usable: Tensor, constant: float) -> None:
-    """Let the first usable batch set an average, and later ones update it: `(1 - c) old + c new`."""
+    """Set an average by its first usable batch, and update it by later ones: `(1 - c) old + c new`.
+
+    Shape: `batches` and `usable` `()`, or that of the average, whose elements then count their own batches.
+    """
     moved = torch.where(batches == 0, new, (1 - constant) * average + constant * new)
     average.copy_(torch.where(usable, moved, average))
-    batches.add_(usable.all())
+    batches.add_(usable)

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from qat.gradients.masking import masked
 from qat.quantizers.observers import min_max
-from qat.quantizers.scale import SMALLEST, Scale, positive, set_by_first_batch
+from qat.quantizers.scale import SMALLEST, Scale, above_floor, no_batches, positive, set_by_first_batch
 
 
 class _Clip(torch.autograd.Function):
@@ -34,7 +34,7 @@ class PactScale(Scale):
     The first observed batch sets the clip to its maximum, the largest of all ranks (in the paper the clip
     starts at 10). The paper's weight decay on the clip is left to the optimizer.
 
-    Parameters: `clip`, float32 `()`. Buffers: `batches`, int64: how many were observed.
+    Parameters: `clip`, float32 `()`. Buffers: `batches`, float32 `()`: how many were observed.
 
     Source: Choi et al. 2018, "PACT: parameterized clipping activation", section 3, equations 2 and 3.
     """
@@ -44,8 +44,8 @@ class PactScale(Scale):
 
     def __init__(self, high: int) -> None:
         super().__init__(high)
-        self.clip = nn.Parameter(torch.ones(()))
-        self.register_buffer("batches", torch.zeros((), dtype=torch.int64))
+        self.clip = nn.Parameter(torch.ones((), dtype=torch.float32))
+        self.register_buffer("batches", no_batches())
 
     @property
     def value(self) -> Tensor:
@@ -54,13 +54,13 @@ class PactScale(Scale):
     def measure(self, x: Tensor) -> Tensor:
         if x.numel() == 0:
             return torch.full_like(self.clip, torch.nan)
-        return x.max().float().clamp(min=SMALLEST * self.high)
+        return above_floor(x.max().float())
 
     def subsample(self, x: Tensor) -> Tensor:
         return min_max(x)
 
     def observe(self, x: Tensor) -> None:
-        set_by_first_batch(self.clip, self.batches, self.measure(x), SMALLEST * self.high)
+        set_by_first_batch(self.clip, self.batches, self.measure(x))
 
     def transform(self, x: Tensor, scale: Tensor) -> Tensor:
         """x clipped; here the clip gets its gradient."""

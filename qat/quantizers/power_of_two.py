@@ -21,7 +21,7 @@ def round_exponent(scale: Tensor) -> Tensor:
     def nearest(scale: Tensor) -> Tensor:
         mantissa, _ = torch.frexp(scale)  # in [0.5, 1)
         # Exact, unlike exp2(round(log2(scale))). No float is the square root of 0.5, so there are no ties.
-        return scale / mantissa * torch.where(mantissa < math.sqrt(0.5), 0.5, 1.0)
+        return scale / mantissa * torch.where(mantissa < math.sqrt(0.5), 0.5, torch.ones_like(scale))
 
     return straight_through(scale, nearest)
 
@@ -35,6 +35,7 @@ class PowerOfTwo(Scale):
         self.clamps_first = inner.clamps_first
         self.passes_outside = inner.passes_outside
         self.is_dynamic = inner.is_dynamic
+        self.is_averaged = inner.is_averaged
         self.is_fusible = inner.is_fusible
         self.kind = f"PowerOfTwo({inner.kind})"
 
@@ -56,6 +57,9 @@ class PowerOfTwo(Scale):
 
     def subsample(self, x: Tensor) -> Tensor:
         return self.inner.subsample(x)
+
+    def restart(self) -> None:
+        self.inner.restart()
 
     def observe(self, x: Tensor) -> None:
         self.inner.observe(x)

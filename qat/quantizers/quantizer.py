@@ -1,6 +1,7 @@
 """The quantizer: a grid, the source of its scale, and a rounding; three independent choices."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -8,6 +9,7 @@ from torch import Tensor, nn
 
 from qat.gradients import Rounding, clamp, round_ste, round_stochastic
 from qat.gradients.straight_through import straight_through
+from qat.module_state import preserve_modes
 from qat.quantizers import kernels
 from qat.quantizers.fake_quantize import Divide, FakeQuantize, FakeQuantizeLearned, Multiply
 from qat.quantizers.grid import IntGrid
@@ -48,7 +50,7 @@ class Quantizer(nn.Module):
         self.rounding = rounding
         self.enabled = True
         self.compiled_on = None
-        self.register_load_state_dict_pre_hook(_check_state)
+        self.register_load_state_dict_pre_hook(check_state)
 
     def forward(self, x: Tensor, relu: bool = False) -> Tensor:
         """The values on the grid; with `relu`, those of `quantizer(x.relu())`, usually with less memory."""
@@ -80,10 +82,9 @@ class Quantizer(nn.Module):
     @torch.no_grad()
     def codes(self, x: Tensor) -> Tensor:
         """The integers for the current scale; no state changes. Shape: any -> the same, int32."""
-        training = self.training
-        self.eval()  # so that a dynamic scale is measured on x
-        codes, _, zero_point = self._composed(x)
-        self.train(training)
+        with preserve_modes(self):
+            self.eval()  # so that a dynamic scale is measured on x
+            codes, _, zero_point = self._composed(x)
         return (codes if zero_point is None else codes + zero_point).int()
 
     @property
@@ -139,7 +140,7 @@ class Quantizer(nn.Module):
         return torch.tensor(list(json.dumps(meaning).encode()), dtype=torch.uint8)
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Set `enabled`, and freeze or unfreeze the scale; `_check_state` has compared the rest."""
+        """Set `enabled`, and freeze or unfreeze the scale; `check_state` has compared the rest."""
         meaning = read_extra_state(state)
         self.enabled = meaning["enabled"]
         (self.freeze if meaning["frozen"] else self.unfreeze)()
@@ -154,15 +155,26 @@ def read_extra_state(state: Tensor) -> dict[str, Any]:
     return meaning
 
 
-def _check_state(quantizer: Quantizer, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
-    """Refuse a state of another grid or another kind of scale; called before a state is loaded."""
-    state = state_dict.get(f"{prefix}_extra_state")
-    if state is None:
-        return  # strict loading reports it as missing
-    stored, own = read_extra_state(state), read_extra_state(quantizer.get_extra_state())
+def check_state(model: nn.Module, state_dict: Mapping[str, Any], prefix: str = "", *_: Any) -> None:
+    """Refuse a state of another grid or kind of scale than a quantizer of the model has: a ValueError.
+
+    As a pre-hook of a model's `load_state_dict` it compares all quantizers before anything is loaded.
+    """
+    for name, module in model.named_modules(prefix=prefix.removesuffix(".")):
+        state = state_dict.get(f"{name}._extra_state" if name else "_extra_state")
+        if isinstance(module, Quantizer) and state is not None:  # strict loading reports a missing one
+            _compare(name, state, module)
+
+
+def _compare(name: str, state: Tensor, quantizer: Quantizer) -> None:
+    own = read_extra_state(quantizer.get_extra_state())
+    try:
+        stored = {key: read_extra_state(state)[key] for key in own}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        rule = f"{name}: the state to load has an _extra_state that cannot be read"
+        raise ValueError(f"{rule}; give the bytes that state_dict returned") from error
     for argument, form in (("bits", "{bits} bits ({low}..{high})"), ("scale", "a scale of the kind {scale}")):
         theirs, ours = form.format(**stored), form.format(**own)
         if theirs != ours:
             remedy = f"set the model's {argument} to {'those' if argument == 'bits' else 'that'} of the state"
-            name = prefix.rstrip(".")
             raise ValueError(f"{name}: the state to load has {theirs}, the model has {ours}; {remedy}")

@@ -9,8 +9,7 @@ from torch import Tensor, distributed, nn
 
 from qat.gradients.straight_through import straight_through
 
-# The smallest normal float32 number: the scale of a channel of zeros. A channel whose largest magnitude is
-# 1e-30 still gets its own scale.
+# The smallest normal float32 number; no scale is smaller. It is the scale of a weight's channel of zeros.
 SMALLEST = torch.finfo(torch.float32).tiny
 
 
@@ -32,9 +31,10 @@ class Scale(nn.Module):
 
     statistic: str = "value"  # the buffer or parameter that stores what `measure` returns
     clamps_first: bool = False  # the gradient passes where `low <= x / scale <= high`
-    passes_outside: bool = False  # the gradient of x passes beyond the ends of the grid, too
+    passes_outside: bool = False  # the gradient of x also passes where x is clamped
     is_dynamic: bool = False  # in eval mode the scale is measured on the current tensor, until it is frozen
-    is_fusible: bool = False  # there is no transform, zero point or gradient beyond the ends of the grid
+    is_averaged: bool = False  # a moving average over batches, which `restart` begins anew
+    is_fusible: bool = False  # False with a transform, a zero point or `passes_outside`
 
     def __init__(self, high: int, axis: int | None = None) -> None:
         super().__init__()
@@ -43,14 +43,15 @@ class Scale(nn.Module):
         self.kind = type(self).__name__
         self.frozen = False
         self._learned: list[str] = []  # parameters from which `freeze` has taken requires_grad
+        self.register_load_state_dict_pre_hook(_load_as_float32)
 
     @abstractmethod
     def measure(self, x: Tensor) -> Tensor:
-        """The statistic of `x` alone; not finite if x is empty or not finite."""
+        """The statistic of `x` alone; not finite if x is empty, not finite, or (of activations) all zeros."""
         raise NotImplementedError
 
     def observe(self, x: Tensor) -> None:
-        """Update the scale by one batch, unless that is empty or not finite; by default, initialize it."""
+        """Update the statistic by one batch, if `measure` gives a finite one; by default, initialize it."""
         self.initialize(x)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -61,9 +62,14 @@ class Scale(nn.Module):
 
     @torch.no_grad()
     def initialize(self, x: Tensor) -> None:
-        """Set the statistic to that of `x`. The first batch that is observed will still replace it."""
+        """Set the statistic to that of `x`, if it is finite. The first observed batch replaces it."""
         new, stored = self.measure(x), getattr(self, self.statistic)
         stored.copy_(torch.where(new.isfinite(), new, stored))
+
+    def restart(self) -> None:
+        """Let the next observed batch set a moving average; other scales stay as they are."""
+        if self.is_averaged:
+            self.get_buffer("batches").zero_()
 
     def subsample(self, x: Tensor) -> Tensor:
         """Fewer elements from which `measure` gets the same result, also after a ReLU; by default x."""
@@ -106,8 +112,25 @@ class Scale(nn.Module):
         return super()._apply(keep_float32, recurse)
 
 
+def _load_as_float32(scale: Scale, state: dict[str, Any], prefix: str, *_: Any) -> None:
+    """Change tensors of another dtype before they are loaded; `assign=True` would keep their dtype."""
+    for name in scale.state_dict():
+        if (x := state.get(prefix + name)) is not None:
+            state[prefix + name] = x.to(torch.float32)
+
+
+def no_batches(shape: tuple[int, ...] = ()) -> Tensor:
+    """A count of observed batches, for each scale: a float, since averages of integers are truncated to 0."""
+    return torch.zeros(shape, dtype=torch.float32)
+
+
+def above_floor(statistic: Tensor) -> Tensor:
+    """The statistic, or NaN where it is below `SMALLEST`: zeros lie on every grid and say nothing of it."""
+    return torch.where(statistic >= SMALLEST, statistic, torch.nan)
+
+
 def max_over_ranks(x: Tensor, missing: float = 0.0) -> Tensor:
-    """The largest `x` of all ranks, so that they agree; `missing` takes the place of NaN and infinity."""
+    """The largest `x` of all ranks, so that they agree; `missing` replaces NaN and infinity."""
     x = torch.where(x.isfinite(), x, missing)
     if distributed.is_available() and distributed.is_initialized():
         distributed.all_reduce(x, distributed.ReduceOp.MAX)
@@ -124,11 +147,11 @@ def positive(x: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def set_by_first_batch(parameter: nn.Parameter, batches: Tensor, measured: Tensor, floor: float) -> None:
-    """Set a parameter to the first measurement above `floor`, the largest of all ranks; count the batches."""
+def set_by_first_batch(parameter: nn.Parameter, batches: Tensor, measured: Tensor) -> None:
+    """Set a parameter to the first finite measurement, the largest of all ranks; count the batches."""
     new = max_over_ranks(measured)
-    usable = new > floor  # not so for a batch of zeros; a later one will set the parameter
-    # Through .data, because the parameter's version must not change: the second pass of a checkpointed block
-    # writes the same value again while another backward still needs the parameter.
+    usable = new > 0
+    # Through .data, which keeps the parameter's version: the second pass of a checkpointed block writes this
+    # value again, while another backward may still need the parameter.
     parameter.data.copy_(torch.where(usable & (batches == 0), new, parameter.data))
-    batches.add_(usable.any())
+    batches.add_(usable)

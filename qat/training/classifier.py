@@ -21,7 +21,7 @@ from qat.training.hyperparameters import OPTIMIZERS, OptimizerName, check_hyperp
 from qat.training.loss import LOSSES, LossName, training_loss
 from qat.training.network import build_network
 from qat.training.nonfinite import has_nonfinite, locate_nonfinite
-from qat.training.phases import Phases, is_quantized, set_quantized
+from qat.training.phases import Phases
 from qat.training.schedule import one_cycle, parameter_groups
 from qat.training.start import load_start
 
@@ -153,10 +153,12 @@ class Classifier(LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["qat_version"] = version("qat")
-        checkpoint["quantized"] = is_quantized(self)  # buffers hold the rest of the phase
+        # A callback that averages weights has put the state of its copy here. The flags of quantizers in it
+        # are those at the start of the run; it averages tensors only.
+        flags = {key: value for key, value in self.state_dict().items() if key.endswith("_extra_state")}
+        checkpoint["state_dict"] = checkpoint["state_dict"] | flags
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        set_quantized(self, checkpoint["quantized"])
         self._started = True
 
     def on_fit_start(self) -> None:

@@ -58,7 +58,8 @@ class Phases(Callback):
 
     def enter(self, model: nn.Module, epoch: int) -> None:
         """Put a model into the phase of an epoch, counted from 0."""
-        set_quantized(model, epoch >= self.float_epochs)
+        if self.float_epochs:
+            set_quantized(model, epoch >= self.float_epochs)
         if self.freeze_epoch is not None:
             _freeze_ranges(model, epoch >= self.freeze_epoch)
         if self.freeze_batchnorm_epoch is not None:

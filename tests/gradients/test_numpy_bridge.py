@@ -1,5 +1,8 @@
 """NumPy in the graph: what is refused, and two functions in use."""
 
+import copy
+import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -7,8 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from qat import Quantization, quantize
 from qat.gradients import numpy_function
 from qat.losses import huber_loss
+from qat.models import SmallCNN
 from qat.quantizers import IntGrid, ObservedScale, Quantizer
 
 X = torch.tensor([-1.5, 0.5, 2.0])
@@ -144,3 +149,38 @@ def test_a_chip_that_rounds_half_up_trains() -> None:
         losses.append(loss.item())
     assert losses[-1] < losses[0] / 5
     assert quantizer.eval().codes(torch.tensor([0.5, 1.5, 2.5, 7.0])).tolist() == [1, 2, 3, 7]
+
+
+def half_up(x: Any) -> Any:
+    return np.floor(x + x.dtype.type(0.5))
+
+
+def straight(g: Any, output: Any, x: Any) -> Any:
+    return g
+
+
+@pytest.mark.parametrize(("forward", "back"), [(half_up, straight), (half_up, None), (np.rint, straight)])
+def test_results_are_pickled_and_copied_with_the_models_that_hold_them(
+    forward: Any, back: Any, tmp_path: Path
+) -> None:
+    function = numpy_function(forward, back)
+    quantizer = Quantizer(IntGrid(4), ObservedScale(7, "ema"), rounding=function)
+    model = quantize(SmallCNN(width=4), Quantization(rounding=function), torch.ones(2, 1, 28, 28)).eval()
+    images = torch.linspace(0, 1, 1568).reshape(2, 1, 28, 28)
+    with torch.no_grad():
+        expected = function(X), quantizer(X), model(images)
+        for kept in (
+            pickle.loads(pickle.dumps((function, quantizer, model))),
+            copy.deepcopy((function, quantizer, model)),
+        ):
+            for part, x, y in zip(kept, (X, X, images), expected, strict=True):
+                assert torch.equal(part(x), y)
+        torch.save(model, tmp_path / "model.pt")
+        assert torch.equal(torch.load(tmp_path / "model.pt", weights_only=False)(images), expected[2])
+
+
+def test_a_function_that_cannot_be_pickled_is_named_by_pickle() -> None:
+    with pytest.raises((pickle.PicklingError, AttributeError), match="lambda"):
+        pickle.dumps(square)
+    assert copy.deepcopy(square)(X).tolist() == [2.25, 0.25, 4]
+    assert repr(square) == "numpy_function(square)"

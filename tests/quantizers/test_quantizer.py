@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from qat.gradients import round_ste, round_zero
-from qat.quantizers import IntGrid, ObservedScale, Quantizer
+from qat.quantizers import IntGrid, ObservedScale, Quantizer, weight_quantizer
 
 
 def with_scale(grid: IntGrid, scale: float | Tensor, rounding=round_ste) -> Quantizer:
@@ -148,3 +148,13 @@ def test_the_graph_keeps_only_the_mask() -> None:
     with torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t) or t, lambda t: t):
         quantizer(x)
     assert [t.dtype for t in saved] == [torch.bool]
+
+
+def test_codes_leave_every_mode_as_it_was_also_after_an_error() -> None:
+    quantizer = weight_quantizer(torch.ones(2, 3), 4, axis=0).train()
+    quantizer.scale.eval()
+    quantizer.codes(torch.ones(2, 3))
+    assert (quantizer.training, quantizer.scale.training) == (True, False)
+    with pytest.raises(RuntimeError, match="must match the size"):
+        quantizer.codes(torch.ones(5, 3, 2))
+    assert (quantizer.training, quantizer.scale.training) == (True, False)

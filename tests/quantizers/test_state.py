@@ -5,6 +5,7 @@ import io
 import pickle
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +13,9 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from qat.quantizers import activation_quantizer, weight_quantizer
+from qat import Quantization, quantize
+from qat.models import SmallCNN
+from qat.quantizers import Quantizer, activation_quantizer, weight_quantizer
 from qat.quantizers.quantizer import read_extra_state
 
 X = torch.linspace(-1, 2, 24).reshape(4, 3, 2, 1)
@@ -172,3 +175,74 @@ def test_distributed_data_parallel(tmp_path: Path) -> None:
         assert torch.equal(saved(model.module)["act._extra_state"], before["act._extra_state"])
     finally:
         torch.distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize("damage", [lambda s: s // 2, lambda s: s[:-3], lambda s: s.float(), lambda s: 7])
+def test_an_entry_that_cannot_be_read_is_refused(damage: Any) -> None:
+    state = Network().state_dict()
+    state["act._extra_state"] = damage(state["act._extra_state"])
+    with pytest.raises(
+        ValueError, match=r"^act: the state to load has an _extra_state that cannot be read; give"
+    ):
+        Network().load_state_dict(state)
+
+
+CONFIGS = [
+    {"weight_scale": "learned"},
+    {"activation_scale": "learned"},
+    {"activation_scale": "pact"},
+    {"asymmetric": True, "input_signed": True},
+    {"power_of_two": True},
+    {"first_last_bits": 7},  # the first layer and the last
+    {"layers": {"fc": {"weight_bits": 3}}},  # the last layer alone
+]
+
+
+@pytest.mark.parametrize("options", CONFIGS, ids=str)
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("assign", [True, False])
+def test_a_state_of_another_quantization_changes_no_layer(
+    options: dict[str, Any], strict: bool, assign: bool
+) -> None:
+    def make(**options: Any) -> nn.Module:
+        return nn.ModuleDict(
+            {"net": quantize(SmallCNN(width=4), Quantization(**options), torch.ones(2, 1, 28, 28))}
+        )
+
+    for stored, own in ((make(**options), make()), (make(), make(**options))):
+        before = [(x.clone(), x.requires_grad) for x in (*own.parameters(), *own.buffers())]
+        for model in (own, copy.deepcopy(own), pickle.loads(pickle.dumps(own))):
+            with pytest.raises(
+                ValueError, match=r"^net\.\S+: the state to load has .*, the model has .*; set the"
+            ):
+                model.load_state_dict(stored.state_dict(), strict=strict, assign=assign)
+            after = [(x, x.requires_grad) for x in (*model.parameters(), *model.buffers())]
+            assert all(torch.equal(a, b) and r == s for (a, r), (b, s) in zip(before, after, strict=True))
+        average = AveragedModel(own)
+        with pytest.raises(ValueError, match=r"^module\.net\.\S+: the state to load has"):
+            average.load_state_dict(AveragedModel(stored).state_dict())
+
+
+def test_each_quantizer_has_flags_of_its_own() -> None:
+    def make() -> nn.Module:
+        return quantize(SmallCNN(width=4), Quantization(weight_scale="learned"), torch.ones(2, 1, 28, 28))
+
+    model, other = make(), make()
+    found = [part for part in model.modules() if isinstance(part, Quantizer)]
+    for number, quantizer in enumerate(found):
+        quantizer.enabled = number % 2 == 0
+        quantizer.freeze() if number % 3 == 0 else None
+    other.load_state_dict(saved(model))
+    flags = [(q.enabled, q.scale.frozen) for q in other.modules() if isinstance(q, Quantizer)]
+    assert flags == [(number % 2 == 0, number % 3 == 0) for number in range(len(found))]
+    images = torch.linspace(0, 1, 1568).reshape(2, 1, 28, 28)
+    assert torch.equal(model.eval()(images), other.eval()(images))
+
+
+def test_loading_its_own_state_changes_no_requires_grad() -> None:
+    model = quantize(SmallCNN(width=4), Quantization(4, 4, weight_scale="learned"), torch.ones(2, 1, 28, 28))
+    for wanted in (False, True):
+        model.requires_grad_(wanted)
+        for _ in range(2):
+            model.load_state_dict(model.state_dict())
+            assert {p.requires_grad for p in model.parameters()} == {wanted}

@@ -318,3 +318,13 @@ def test_swept_settings_are_not_shared(results_of, say):
     assert "| `model.learning_rate` | 0.001 / 0.01 | 0.001 / 0.01 |" in own
     assert "| `seed` | 0 / 1 | 0 / 1 |" in own
     assert "learning_rate" not in shared
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_only_a_recorded_equality_is_stated(tmp_path, results_of, write_results, recorded):
+    results = results_of(setups=("zero", "ste", "checkpointed"))
+    for result in results if not recorded else []:
+        result.pop("difference", None)
+        result["digests"] = {}
+    text = write_report(write_results(tmp_path, results)).with_suffix(".md").read_text(encoding="utf-8")
+    assert text.count("equals it bit for bit") == recorded

@@ -71,7 +71,7 @@ def test_the_first_batch_sets_the_scales_and_the_sanity_check_does_not(tmp_path:
 
         def count(*_: Any, model: Classifier = model, counts: list[set[int]] = counts) -> None:
             quantizers = [m for m in model.modules() if isinstance(m, Quantizer)]
-            counts.append({int(q.scale.batches) for q in quantizers})
+            counts.append({int(q.scale.batches.max()) for q in quantizers})
 
         model.on_validation_end = model.on_train_batch_end = count
         before = {n: p.detach().clone() for n, p in model.named_parameters() if ".scale." in n}

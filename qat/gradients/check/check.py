@@ -59,7 +59,8 @@ def check_gradient(
         warnings.simplefilter("ignore")  # the causes of autograd's warnings are findings here
         findings = (*converted, *_findings(f))
     name = name or getattr(function, "__name__", None) or repr(function)
-    return Verdict(name, surrogate is not None, findings)
+    against = "finite differences" if surrogate is None else "the stated surrogate"
+    return Verdict(name, against, findings)
 
 
 def _at_point(

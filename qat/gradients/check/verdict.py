@@ -20,7 +20,7 @@ class Verdict:
     """All findings of `check_gradient`, in the order of the checks; `print` shows one per line."""
 
     name: str  # of the function
-    stated: bool  # whether a surrogate was stated
+    against: str  # what was checked: finite differences, a stated surrogate, a contract
     findings: tuple[Finding, ...]  # one or more for each check that ran
 
     @property
@@ -39,7 +39,6 @@ class Verdict:
         return "failed" if "failed" in statuses else statuses[-1] if statuses else "skipped"
 
     def __str__(self) -> str:
-        against = "the stated surrogate" if self.stated else "finite differences"
-        lines = [f"{self.name}: {'ok' if self.ok else 'FAILED'} (checked against {against})"]
+        lines = [f"{self.name}: {'ok' if self.ok else 'FAILED'} (checked against {self.against})"]
         lines += [f"  {found.check:18} {found.status:8} {found.text}".rstrip() for found in self.findings]
         return "\n".join(lines)
