@@ -44,7 +44,7 @@ def export(
     run: str,
     format: Literal["onnx", "npz", "c"] = "onnx",
     out: str | None = None,
-    opset: int = 25,
+    opset: int | None = None,
     fold: bool = False,
     sizes: bool = False,
     ckpt_path: str | None = None,
@@ -58,7 +58,7 @@ def export(
         run: Folder of a run of `train` or `compare`, or a .ckpt file.
         format: Format of the file.
         out: Path of the exported file; by default model.onnx, model.npz or model.c.
-        opset: ONNX opset, 21 to 25; 2-bit types need 25.
+        opset: ONNX opset, 21 to 25; by default 25 for grids of 1 and 2 bits, 21 for others.
         fold: ONNX only: fold BatchNorm into scales and biases.
         sizes: Print the bytes of each layer at 8, 4 and 2 bits, and write no file.
         ckpt_path: The .ckpt file to export; by default the last one of the run.
@@ -84,7 +84,7 @@ def export(
 
 
 def _onnx(
-    network: Any, images: Tensor, path: Path, opset: int, fold: bool, run: str, names: Names
+    network: Any, images: Tensor, path: Path, opset: int | None, fold: bool, run: str, names: Names
 ) -> list[str]:
     with draft_of(path) as draft:
         export_onnx(network, images[:2], draft, opset=opset, fold=fold, run=run, class_names=names)

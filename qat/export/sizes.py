@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import onnx
 from torch import Tensor, nn
@@ -10,8 +11,12 @@ from qat.export.c.source import c_source
 from qat.export.integers.model import IntegerModel
 from qat.export.integers.npz import npz_bytes
 from qat.export.onnx.export import onnx_bytes
+from qat.export.torch_state import default_torch_state
+from qat.export.trained_model import in_float32
 from qat.layers import Quantization, quantize
 from qat.layers.trace import CONV_AND_LINEAR
+
+FLOAT_BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -27,12 +32,19 @@ class Sizes:
         return sum(self.layers.values())
 
 
+@default_torch_state()
 def onnx_sizes(model: nn.Module, example: Tensor) -> Sizes:
     """Sizes of the ONNX file of a float or quantized model; raises the errors of `export_onnx`."""
-    content = onnx_bytes(model, (example,), opset=25, fold=False, run="")
+    content = onnx_bytes(in_float32(model), (example.detach().float(),), opset=None, fold=False, run="")
     stored = {t.name: len(t.raw_data) for t in onnx.load_from_string(content).graph.initializer}
-    names = [name for name, module in model.named_modules() if isinstance(module, CONV_AND_LINEAR)]
-    layers = {name: stored.get(f"{name}.weight.codes", stored.get(f"{name}.weight", 0)) for name in names}
+    layers: dict[str, int] = {}
+    floats = set[nn.Parameter]()  # that were counted; layers may share one
+    for name, module in model.named_modules():
+        if isinstance(module, CONV_AND_LINEAR):
+            weight: Any = module.weight
+            of_floats = 0 if weight in floats else FLOAT_BYTES * weight.numel()
+            layers[name] = stored.get(f"{name}.weight.codes", of_floats)
+            floats.add(weight)
     return Sizes(layers, len(content))
 
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from qat.experiment.results import Result, Results
+from qat.layers.config import FLOAT
 from qat.report.option import WIDTHS, SweptOption
 from qat.report.seed_spread import SeedSpread, ratio
 
 Point = dict[str, Any]  # the values of swept options by their keys in the YAML file
-FLOAT = 32  # bits
 
 
 @dataclass(frozen=True)

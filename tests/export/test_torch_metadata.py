@@ -1,11 +1,9 @@
 """Keys that torch writes into its graphs and does not document; check each new release here first."""
 
-import onnx
 import torch
 from torch import Tensor, fx, nn
 
 from qat.export.integers.lowering import layer_of_call
-from qat.export.onnx.torch_export import module_of
 
 CHECKED = ("2.14",)
 
@@ -30,10 +28,3 @@ def test_the_release_was_checked() -> None:
 def test_fx_names_the_module_whose_forward_calls_a_function() -> None:
     (relu,) = fx.symbolic_trace(nested()).graph.find_nodes(op="call_function", target=torch.relu)
     assert layer_of_call(relu) == "1.0"
-
-
-def test_the_exporter_names_the_module_whose_forward_made_a_node() -> None:
-    program = torch.onnx.export(nested().eval(), (torch.ones(2),), dynamo=True, verbose=False)
-    assert program is not None
-    proto: onnx.ModelProto = program.model_proto
-    assert [module_of(node) for node in proto.graph.node if node.op_type == "Relu"] == ["1.0"]

@@ -1,16 +1,16 @@
 """From a trained model to a program in integers: torch.fx traces the graph, and each operation has a rule."""
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import fx, nn
 
 from qat.export.integers.program import Program
 from qat.export.integers.rules import Rules, unsupported
 from qat.export.integers.values import Shape, Sum, Value
 from qat.export.readiness import check_ready
+from qat.export.torch_state import default_torch_state
+from qat.export.trained_model import plain_copy
 from qat.layers import QuantActivation, QuantLayer
 from qat.layers.deployable import FOLDED
 from qat.quantizers import Quantizer
@@ -29,11 +29,11 @@ class _Tracer(fx.Tracer):
         return isinstance(m, leaves) or super().is_leaf_module(m, module_qualified_name)
 
 
-@torch.no_grad()
+@default_torch_state()
 def lower(model: nn.Module, shape: tuple[int, ...]) -> Program:
     """The program of a quantized model, which stays unchanged, for images of a shape `(C, H, W)`."""
     check_ready(model)
-    model = copy.deepcopy(model).cpu().float().eval()
+    model = plain_copy(model)
     try:
         graph = _Tracer().trace(model)
     except Exception as error:  # tracing raises many types

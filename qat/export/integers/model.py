@@ -10,7 +10,7 @@ from qat.export.agreement import Agreement, agree
 from qat.export.integers import reader
 from qat.export.integers.lowering import lower
 from qat.export.integers.program import IntArray, Program, ReaderInput
-from qat.export.trained_model import codes_of_trained, run_trained
+from qat.export.trained_model import codes_of_trained, numbered, run_trained
 from qat.names import check_class_names
 from qat.progress import tracked
 
@@ -85,15 +85,18 @@ class IntegerModel:
         trained = run_trained(self.model, (images,), "trained model")
         codes: dict[str, tuple[int, int]] = {}
         parts = []
-        numbers = {step.layer: n for n, step in enumerate(self.program.steps) if step.op in GRID_STEPS}
+        on_grid = [n for n, step in enumerate(self.program.steps) if step.op in GRID_STEPS]
+        keys = numbered([self.program.steps[n].layer for n in on_grid])
+        numbers = dict(zip(keys, on_grid, strict=True))
         starts = range(0, len(images), BATCH)
         batches = _run_in_batches(self._network, self.codes(images), "integers")
         for start, values in zip(starts, batches, strict=True):
             parts.append(values[-1])
-            for call in codes_of_trained(self.model, (images[start : start + BATCH],)):
-                if call.name not in numbers:  # no other layer reads its output
+            calls = codes_of_trained(self.model, (images[start : start + BATCH],))
+            for call, key in zip(calls, numbered([call.name for call in calls]), strict=True):
+                if key not in numbers:  # no other layer reads its output
                     continue
-                own = values[numbers[call.name]].reshape(call.codes.shape)
+                own = values[numbers[key]].reshape(call.codes.shape)
                 differ, total = codes.get(call.name, (0, 0))
                 codes[call.name] = differ + int((own != call.codes.numpy()).sum()), total + own.size
         logits = np.concatenate(parts).reshape(len(images), -1)

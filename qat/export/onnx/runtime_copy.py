@@ -5,10 +5,10 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from qat.export.onnx.operators import QuantizeDequantize, StoredWeight
+from qat.export.trained_model import plain_copy
 from qat.layers import QuantLayer, fold_batchnorm
 from qat.layers.activation import QUANT_ACTIVATIONS, QuantActivation
 from qat.layers.deployable import DEPLOYABLE, Deployable, FoldedBatchNorm
@@ -16,16 +16,15 @@ from qat.layers.insert import QUANT_LAYERS
 from qat.quantizers import Quantizer
 
 
-@torch.no_grad()
 def runtime_copy(model: nn.Module, args: tuple[Tensor, ...], opset: int, fold: bool) -> nn.Module:
     """A copy on the CPU, in eval mode and float32, that computes with ONNX's operators.
 
     With `fold` each BatchNorm that allows it becomes part of the scale and the bias of the layer before it.
     """
-    model = copy.deepcopy(model).cpu().float().eval().requires_grad_(False)
+    model = plain_copy(model)
     for name, module in list(model.named_modules()):
         if isinstance(module, QuantLayer):
-            _store_weight(module, opset)
+            _store_weight(name, module, opset)
         elif isinstance(module, QuantActivation):
             quantizer = module.quantizer
             del module.quantizer
@@ -35,14 +34,15 @@ def runtime_copy(model: nn.Module, args: tuple[Tensor, ...], opset: int, fold: b
         if isinstance(module, FoldedBatchNorm):
             model.set_submodule(name, nn.Identity())
         elif isinstance(module, Quantizer):
-            model.set_submodule(name, QuantizeDequantize(module, opset))
+            model.set_submodule(name, QuantizeDequantize(name, module, opset))
     if fold:
         _fold_norms(model, args)
     return model
 
 
-def _store_weight(layer: Any, opset: int) -> None:
-    weight = StoredWeight(layer, opset) if isinstance(layer.weight_quantizer, Quantizer) else None
+def _store_weight(name: str, layer: Any, opset: int) -> None:
+    is_stored = isinstance(layer.weight_quantizer, Quantizer)
+    weight = StoredWeight(name, layer, opset) if is_stored else None
     if isinstance(layer, Deployable):
         bias = layer.effective_bias
         _to_base_class(layer, DEPLOYABLE)
@@ -72,6 +72,14 @@ def _fold_norms(model: nn.Module, args: tuple[Tensor, ...]) -> None:
         norm: Any = model.get_submodule(name)
         if isinstance(getattr(layer, "weight_quantizer", None), StoredWeight):
             factor = (norm.running_var.double() + norm.eps).rsqrt()
-            layer.weight_quantizer.multiply(factor * norm.weight.double() if norm.affine else factor)
+            factor = factor * norm.weight.double() if norm.affine else factor
+            layer.weight_quantizer.multiply(_along_codes(layer, factor).numpy())
             layer.bias = floats.get_submodule(folded).bias
             model.set_submodule(name, nn.Identity())
+
+
+def _along_codes(layer: Any, factor: Tensor) -> Tensor:
+    """The factors of the output channels in a shape that broadcasts against the codes of a weight."""
+    shape = [1] * layer.weight.dim()
+    shape[layer.channel_axis] = -1
+    return factor.reshape(shape)

@@ -1,29 +1,33 @@
 """torch's exporter, and what is changed in the file that it makes."""
 
-import ast
+import logging
 import warnings
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
-import numpy as np
 import onnx
 import torch
+from numpy.typing import NDArray
 from onnx import numpy_helper
 from torch import Tensor, nn
+from torch.onnx import ops
 
-from qat.export.onnx.operators import QuantizeDequantize, StoredWeight
+from qat.export.onnx.operators import DOMAIN, QuantizeDequantize, StoredWeight
 
 
 def torch_export(model: nn.Module, args: tuple[Tensor, ...]) -> onnx.ModelProto:
     """The graph of a runtime copy, with integer types."""
-    batch = torch.export.Dim("batch")
+    shapes = tuple({0: torch.export.Dim("batch")} for _ in args)
     try:
-        with warnings.catch_warnings(), torch.no_grad():
+        with warnings.catch_warnings(), _quiet_logs():
             warnings.simplefilter("ignore")  # the exporter's warnings about itself
             program = torch.onnx.export(
-                model,
-                args,
+                _capture(model, args, shapes),
                 dynamo=True,
                 opset_version=21,
-                dynamic_shapes=tuple({0: batch} for _ in args),
+                dynamic_shapes=shapes,  # for the name of the dimension
                 input_names=["input"] if len(args) == 1 else None,
                 output_names=["output"],
                 verbose=False,
@@ -31,22 +35,42 @@ def torch_export(model: nn.Module, args: tuple[Tensor, ...]) -> onnx.ModelProto:
     except Exception as error:  # the exporter raises many types
         cause = error.__cause__ or error
         why = " ".join(str(cause).split())[:300]
+        if "marked batch as dynamic" in why:
+            why = (
+                "its forward fixes the batch size, as x.view(2, -1) and loops over a batch do; write "
+                "x.flatten(1), or x.shape[0] for the size"
+            )
         raise ValueError(f"torch's exporter refuses the model ({type(cause).__name__}): {why}") from error
     assert program is not None
     proto = program.model_proto
     if len(proto.graph.output) != 1:
         raise ValueError(f"the model must return one tensor, it returns {len(proto.graph.output)}")
-    for node in proto.graph.node:
-        if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
-            _set_codes(node, proto.graph, model)
+    _set_codes(proto, model)
     return proto
 
 
-def module_of(node: onnx.NodeProto) -> str:
-    """The name of the module whose forward made a node."""
-    # No public function says it; `tests/export/test_torch_metadata.py` checks the key.
-    scopes = next(p.value for p in node.metadata_props if p.key == "pkg.torch.onnx.name_scopes")
-    return str(ast.literal_eval(scopes)[-2])
+def _capture(model: nn.Module, args: tuple[Tensor, ...], shapes: Any) -> torch.export.ExportedProgram:
+    """The program of a model for any batch size."""
+    try:
+        return torch.export.export(model, args, dynamic_shapes=shapes, strict=False)
+    except Exception as error:
+        # The other way takes fewer models, but there `len(x)` is a symbol and no number.
+        torch.compiler.allow_in_graph(ops.symbolic)
+        try:
+            return torch.export.export(model, args, dynamic_shapes=shapes, strict=True)
+        except Exception:
+            raise error from None
+
+
+@contextmanager
+def _quiet_logs() -> Iterator[None]:
+    """Without torch's log of errors that it raises, too."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 def clean(proto: onnx.ModelProto) -> None:
@@ -61,19 +85,21 @@ def clean(proto: onnx.ModelProto) -> None:
         part.doc_string = ""
 
 
-def _set_codes(node: onnx.NodeProto, graph: onnx.GraphProto, model: nn.Module) -> None:
-    """Name a QuantizeLinear or DequantizeLinear after its module, and give it codes of the module's type."""
-    name = module_of(node)
-    module = model.get_submodule(name)
-    if isinstance(module, StoredWeight):
-        name = name.replace(".weight_quantizer", ".weight")
-        place, constant, codes = 0, f"{name}.codes", module.codes
-    else:
-        assert isinstance(module, QuantizeDequantize)
-        place, constant, codes = 2, f"{name}.zero_point", np.array(module.zero)
-    node.name = f"{name}/{node.op_type}"
-    node.input[place] = constant
-    # A pair of nodes shares a zero point, and torch's exporter may have given this name to a constant.
-    found = [tensor for tensor in graph.initializer if tensor.name == constant]
-    tensor = found[0] if found else graph.initializer.add()
-    tensor.CopyFrom(numpy_helper.from_array(codes.astype(module.code_type), constant))
+def _set_codes(proto: onnx.ModelProto, model: nn.Module) -> None:
+    """Make ONNX's operators of the stand-ins: with their constants, and named after their quantizer."""
+    modules = {m.name: m for m in model.modules() if isinstance(m, QuantizeDequantize | StoredWeight)}
+    constants: dict[str, NDArray[Any]] = {}
+    calls = Counter[str]()
+    for node in (node for node in proto.graph.node if node.domain == DOMAIN):
+        (named,) = (attribute for attribute in node.attribute if attribute.name == "quantizer")
+        module = modules[named.s.decode()]
+        node.attribute.remove(named)
+        node.domain, node.name = "", f"{module.name}/{node.op_type}"
+        calls[node.name] += 1
+        if calls[node.name] > 1:  # the module runs more than once
+            node.name += f"/{calls[node.name]}"
+        node.input.extend(module.constants)
+        constants |= module.constants
+    proto.graph.initializer.extend(numpy_helper.from_array(x, name) for name, x in constants.items())
+    for opset in [opset for opset in proto.opset_import if opset.domain == DOMAIN]:
+        proto.opset_import.remove(opset)

@@ -143,3 +143,35 @@ def test_wider_grids_are_refused(
     with pytest.raises(ValueError, match=message):
         write_c(IntegerModel(model, (1, 28, 28)), tmp_path / "model.c")
     assert list(tmp_path.iterdir()) == []
+
+
+NAMES = [
+    "a*/ int evil(void){return 1;} /*",
+    "??/",
+    "*??/\n/ int evil(void);",
+    "*\\\n/",
+    '"',
+    "int",
+    "é漢",
+    "\u202e",
+]
+
+
+@needs_gcc
+def test_names_of_layers_stay_comments(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential()
+    for n, name in enumerate(NAMES):
+        net.add_module(name, nn.Conv2d(1 if n == 0 else 2, 2, 1))
+        nn.init.ones_(net[-1].bias)
+        net.add_module(f"{name} relu", nn.ReLU())
+    net.add_module("flatten", nn.Flatten())
+    net.add_module("\ud800", nn.Linear(8, 10))
+    model = quantize(net, Quantization(), torch.rand(4, 1, 2, 2))
+    model(torch.rand(8, 1, 2, 2))
+    integers = IntegerModel(model, (1, 2, 2))
+    text = write_c(integers, tmp_path / "model.c").text
+    assert text.isascii()
+    assert "/* a%2A/ int evil%28void%29%7Breturn 1%3B%7D /%2A */" in text
+    codes = integers.codes(torch.rand(5, 1, 2, 2))
+    assert np.array_equal(run_c(tmp_path, codes, ["-pedantic"])[:, 1:], integers(codes))
