@@ -8,16 +8,17 @@ from jsonargparse import Namespace
 from lightning import Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
+from lightning.pytorch.plugins import CheckpointIO
 from lightning.pytorch.strategies import DDPStrategy
 
 from qat.cli.parser import OneLineParser, program
 from qat.cli.run_folder import SaveConfig, ShowSummary, check_writable, new_loggers
 from qat.data import ImageData, data_shape
 from qat.quantizers import Scale
-from qat.training.ckpt import check_resumable, load_state, read_ckpt
+from qat.training.ckpt import check_resumable, check_same_batches, load_state, read_ckpt
 from qat.training.classifier import Classifier
 from qat.training.health import Health
-from qat.training.saving import Best, Last
+from qat.training.saving import Best, Last, WholeCkpts
 
 SUBCOMMANDS = {
     "fit": "Train a network, or continue a run that was stopped.",
@@ -119,8 +120,12 @@ class TrainCLI(LightningCLI):
             if options.enable_model_summary is not False:
                 callbacks.append(ShowSummary())
             kwargs["enable_model_summary"] = False  # Lightning's summary knows no bits
+        plugins = options.plugins or []
+        plugins = list(plugins) if isinstance(plugins, list) else [plugins]
+        if not any(isinstance(plugin, CheckpointIO) for plugin in plugins):
+            plugins.append(WholeCkpts())
         try:
-            return super().instantiate_trainer(callbacks=callbacks, **kwargs)
+            return super().instantiate_trainer(callbacks=callbacks, plugins=plugins, **kwargs)
         except Exception as error:  # Lightning refuses its many options with errors of many types
             hint = "" if options.accelerator == "cpu" else " (on any machine: --trainer.accelerator cpu)"
             raise ValueError(f"trainer: {error}{hint}") from error
@@ -131,7 +136,7 @@ class TrainCLI(LightningCLI):
         if ckpt_path is not None:
             ckpt = read_ckpt("ckpt_path", ckpt_path)
             if fits:  # first, for it names the option that must change
-                check_resumable(ckpt, ckpt_path, self.model.hparams, self.trainer.max_epochs)
+                check_resumable(ckpt, ckpt_path, self.model.hparams, self.trainer)
             load_state(ckpt, ckpt_path, self.model)
         if fits:
             self._check_strategy()
@@ -139,6 +144,9 @@ class TrainCLI(LightningCLI):
             self.model.load_start()  # nothing to do in a resumed run
         self.datamodule.prepare_data()
         self.datamodule.setup(self.name)
+        if fits and ckpt_path is not None:
+            self.datamodule.trainer = self.trainer  # for the number of processes
+            check_same_batches(ckpt, ckpt_path, self.datamodule.train_dataloader())
 
     def _check_strategy(self) -> None:
         """Refuse phases of learned scales where processes wait for each gradient: in some, none comes."""

@@ -33,7 +33,8 @@ def main(argv: Sequence[str]) -> None:
                 raise
             leave(_how_to_go_on(cli), 130)
     folder = cli.trainer.log_dir  # on each process: they agree on it by talking to each other
-    if cli.name == "fit" and cli.trainer.is_global_zero and folder:
+    writes = cli.name == "fit" and not cli.config.trainer.fast_dev_run
+    if writes and folder and cli.trainer.is_global_zero:
         print(f"written to {folder}")
 
 

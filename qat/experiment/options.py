@@ -15,6 +15,7 @@ from lightning import Callback, Trainer
 from qat.data import ImageData, data_shape
 from qat.options import explain
 from qat.training.classifier import Classifier
+from qat.training.saving import WholeCkpts
 
 COUNTS = ("accumulate_grad_batches", "limit_train_batches", "limit_val_batches", "limit_test_batches")
 CLIPPING = ("gradient_clip_val", "gradient_clip_algorithm")
@@ -102,6 +103,6 @@ def build_trainer(full: Mapping[str, Any], callbacks: list[Callback]) -> Trainer
         if options[name] is not None and options[name] <= 0:
             raise ValueError(f"trainer.{name} must be above 0, got {options[name]}; leave it out to use all")
     try:
-        return Trainer(**options, **FIXED, callbacks=callbacks)
+        return Trainer(**options, **FIXED, callbacks=callbacks, plugins=[WholeCkpts()])
     except Exception as error:  # Lightning refuses bad options with many kinds of errors
         raise ValueError(f"trainer: {error}") from error

@@ -81,6 +81,7 @@ class Health(Callback):
         self._observed: list[tuple[str, ActivationStatistics | WeightStatistics]] = []  # as the modules are
         self._weights: dict[str, WeightStatistics] = {}  # those of them that are of weights
         self._hooks: list[RemovableHandle] = []
+        self._epoch = -1
         self._epochs = self._updates = 0
         self._rate = 0.0  # the highest of the epoch, as a share of its peak
         self._warned: set[tuple[str, str]] = set()
@@ -88,7 +89,10 @@ class Health(Callback):
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        if batch_idx == 0:  # not at the start of the epoch, where another callback may still change the phase
+        # Not at the start of the epoch: another callback may still change the phase there, and a run that
+        # goes on inside an epoch does not start it.
+        if batch_idx == 0 or self._epoch != trainer.current_epoch:
+            self._epoch = trainer.current_epoch
             self._begin_epoch(network_of(pl_module))
         groups = [group for optimizer in trainer.optimizers for group in optimizer.param_groups]
         rates = [float(g["lr"] / g.get("initial_lr", g["lr"])) for g in groups if g["lr"] > 0]

@@ -54,17 +54,23 @@ class Phases(Callback):
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.enter(pl_module, trainer.current_epoch)
 
-    on_sanity_check_start = on_train_epoch_start
+    on_train_start = on_train_epoch_start  # a run that goes on inside an epoch does not start that epoch
+
+    def on_sanity_check_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._enter_ranges(pl_module, trainer.current_epoch)  # Lightning warns of modes that are set here
 
     def enter(self, model: nn.Module, epoch: int) -> None:
         """Put a model into the phase of an epoch, counted from 0."""
-        set_quantized(model, epoch >= self.float_epochs)
-        if self.freeze_epoch is not None:
-            _freeze_ranges(model, epoch >= self.freeze_epoch)
+        self._enter_ranges(model, epoch)
         if self.freeze_batchnorm_epoch is not None:
             for module in model.modules():
                 if isinstance(module, BATCH_NORMS):
                     module.train(epoch < self.freeze_batchnorm_epoch)
+
+    def _enter_ranges(self, model: nn.Module, epoch: int) -> None:
+        set_quantized(model, epoch >= self.float_epochs)
+        if self.freeze_epoch is not None:
+            _freeze_ranges(model, epoch >= self.freeze_epoch)
 
 
 def set_quantized(model: nn.Module, quantized: bool) -> None:
