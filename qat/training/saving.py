@@ -10,7 +10,7 @@ from lightning import LightningModule, Trainer
 from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.pytorch.callbacks import ModelCheckpoint
 
-from qat.training.ckpt import read_ckpt
+from qat.training.ckpt import read_ckpt, sealed
 from qat.whole_file import write_whole
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ class WholeCkpts(TorchCheckpointIO):
         content = io.BytesIO()
         torch.save(checkpoint, content)
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, content.getvalue())
+        write_whole(path, sealed(content.getvalue()))
 
     def load_checkpoint(self, path: Any, *_: Any, **__: Any) -> dict[str, Any]:
         """The content of a .ckpt file of `fit`; raises ValueError as `read_ckpt`."""
