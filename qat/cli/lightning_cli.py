@@ -1,15 +1,18 @@
 """Lightning's command line, with this package's options, checks and callbacks."""
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from jsonargparse import Namespace
 from lightning import Trainer
+from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.plugins import CheckpointIO
 from lightning.pytorch.strategies import DDPStrategy
+from lightning.pytorch.strategies.launchers import _MultiProcessingLauncher
 
 from qat.cli.parser import OneLineParser, program
 from qat.cli.run_folder import SaveConfig, ShowSummary, check_writable, new_loggers
@@ -18,6 +21,7 @@ from qat.quantizers import Scale
 from qat.training.ckpt import check_resumable, check_same_batches, load_state, read_ckpt
 from qat.training.classifier import Classifier
 from qat.training.health import Health
+from qat.training.ranks import StopTogether
 from qat.training.saving import Best, Last, WholeCkpts
 
 SUBCOMMANDS = {
@@ -26,6 +30,7 @@ SUBCOMMANDS = {
     "test": "Evaluate a .ckpt file on the test images.",
 }
 OPTIONS = "[--config FILE] [--model.OPTION VALUE]\n  [--data.OPTION VALUE] [--trainer.OPTION VALUE] ..."
+ADDRESS = {"MASTER_ADDR", "MASTER_PORT", "NODE_RANK"}  # of a cluster, as environment variables
 POSITIVE = ("limit_train_batches", "accumulate_grad_batches", "check_val_every_n_epoch", "max_steps")
 
 
@@ -116,7 +121,7 @@ class TrainCLI(LightningCLI):
         if options.enable_checkpointing is not False and writes and not saves:
             callbacks += [Best(), Last()]
         if fits:
-            callbacks.append(Health())
+            callbacks += [Health(), StopTogether()]
             if options.enable_model_summary is not False:
                 callbacks.append(ShowSummary())
             kwargs["enable_model_summary"] = False  # Lightning's summary knows no bits
@@ -133,6 +138,7 @@ class TrainCLI(LightningCLI):
     def after_instantiate_classes(self) -> None:
         """Refuse a .ckpt file or data that does not fit, before anything is written."""
         ckpt_path, fits = self.config.ckpt_path, self.name == "fit"
+        self._check_processes()
         if ckpt_path is not None:
             ckpt = read_ckpt("ckpt_path", ckpt_path)
             if fits:  # first, for it names the option that must change
@@ -147,6 +153,19 @@ class TrainCLI(LightningCLI):
         if fits and ckpt_path is not None:
             self.datamodule.trainer = self.trainer  # for the number of processes
             check_same_batches(ckpt, ckpt_path, self.datamodule.train_dataloader())
+
+    def _check_processes(self) -> None:
+        """Refuse what would not start, or would wait for a process that never comes."""
+        nodes, strategy = self.config.trainer.num_nodes, self.trainer.strategy
+        environment = getattr(strategy, "cluster_environment", None)
+        if nodes > 1 and isinstance(environment, LightningEnvironment) and not os.environ.keys() >= ADDRESS:
+            raise ValueError(
+                f"trainer.num_nodes {nodes} needs a cluster: start the run on each machine with torchrun or "
+                f"SLURM, or set {', '.join(sorted(ADDRESS))}; on one machine, leave it out"
+            )
+        if isinstance(strategy.launcher, _MultiProcessingLauncher):
+            given = f"got {self.config.trainer.strategy}; give ddp, which starts them anew"
+            raise ValueError(f"trainer.strategy must not copy this process to start others, {given}")
 
     def _check_strategy(self) -> None:
         """Refuse phases of learned scales where processes wait for each gradient: in some, none comes."""

@@ -1,16 +1,21 @@
 """`train`: fit, validate or test one network, with a YAML file and any option of Lightning's trainer."""
 
 import shlex
+import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
+from lightning import Trainer
 from lightning.pytorch.trainer.states import TrainerStatus
+from torch.distributed import destroy_process_group
 
 from qat.cli import VERBS
 from qat.cli.exits import errors_in_one_line, leave
 from qat.cli.lightning_cli import SUBCOMMANDS, TrainCLI
 from qat.cli.parser import command, program
 from qat.cli.quiet import logs_shown, quiet
-from qat.names import unknown_name
+from qat.names import one_line, unknown_name
+from qat.training.ranks import is_shared
 from qat.training.saving import Last
 
 
@@ -24,18 +29,32 @@ def main(argv: Sequence[str]) -> None:
         except UnicodeDecodeError as error:
             rule = "config must be a YAML file in UTF-8"
             raise ValueError(f"{rule}, got {error.object[:20]!r}...") from None
-    with errors_in_one_line((OSError, FloatingPointError)):  # any other is a bug, and shows its traceback
-        try:
-            with logs_shown():
-                cli.run()
-        except (KeyboardInterrupt, SystemExit):
-            if cli.trainer.state.status != TrainerStatus.INTERRUPTED:
-                raise
-            leave(_how_to_go_on(cli), 130)
-    folder = cli.trainer.log_dir  # on each process: they agree on it by talking to each other
-    writes = cli.name == "fit" and not cli.config.trainer.fast_dev_run
-    if writes and folder and cli.trainer.is_global_zero:
+    trainer = cli.trainer
+    try:
+        with logs_shown():
+            cli.run()
+    except (OSError, FloatingPointError) as error:  # any other is a bug, and shows its traceback
+        _leave(trainer, f"error: {one_line(error)}", 2)
+    except (KeyboardInterrupt, SystemExit):
+        if trainer.state.status != TrainerStatus.INTERRUPTED:
+            raise
+        _leave(trainer, _how_to_go_on(cli), 130)
+    folder = trainer.log_dir  # on each process: they agree on it by talking to each other
+    if cli.name == "fit" and not cli.config.trainer.fast_dev_run and trainer.is_global_zero and folder:
         print(f"written to {folder}")
+    _end_talk()
+
+
+def _leave(trainer: Trainer, message: str, code: int) -> NoReturn:
+    _end_talk()
+    if trainer.is_global_zero:
+        leave(message, code)
+    sys.exit(0)  # the first process speaks for all, and Lightning kills it when another one fails
+
+
+def _end_talk() -> None:
+    if is_shared():
+        destroy_process_group()  # its threads may abort a process that ends with them
 
 
 def _build(argv: Sequence[str]) -> TrainCLI:

@@ -22,6 +22,7 @@ from qat.training.loss import LOSSES, LossName, training_loss
 from qat.training.network import build_network
 from qat.training.nonfinite import has_nonfinite, locate_nonfinite
 from qat.training.phases import Phases, is_quantized, set_quantized
+from qat.training.ranks import any_process, of_all_processes
 from qat.training.resuming import settle_loops
 from qat.training.schedule import one_cycle, parameter_groups
 from qat.training.start import load_start
@@ -201,10 +202,11 @@ class Classifier(LightningModule):
             tensors["teacher"] = self._teacher[0](images)
         loss: Tensor
         loss, terms = self.training_loss(**tensors)
-        if has_nonfinite(loss.detach()):
-            step = f"epoch {self.current_epoch}, batch {batch_idx}"
-            where = locate_nonfinite(self.model, images)
-            raise FloatingPointError(f"the loss is {loss.item()} in {step}: {where}")
+        fails = has_nonfinite(loss.detach())
+        if any_process(fails, self.device):  # all of them stop: none waits for the gradients of another
+            why = f"the loss is {loss.item()}", locate_nonfinite(self.model, images) if fails else ""
+            value, where = next(each for each in of_all_processes(why) if each[1])
+            raise FloatingPointError(f"{value} in epoch {self.current_epoch}, batch {batch_idx}: {where}")
         logged = {"loss": loss, **(terms if len(terms) > 1 else {})}
         for name, value in logged.items():
             options = {"prog_bar": name == "loss", "batch_size": len(labels), "sync_dist": True}
