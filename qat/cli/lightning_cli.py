@@ -102,6 +102,11 @@ class TrainCLI(LightningCLI):
             value = options.trainer[name]
             if value is not None and value != -1 and value <= 0:
                 raise ValueError(f"trainer.{name} must be above 0, got {value}; leave it out to use all")
+        if options.trainer.precision in ("16-true", "transformer-engine-float16"):
+            why = "in float16 the smallest numbers of an optimizer are 0, and the first steps give NaN"
+            raise ValueError(
+                f"trainer.precision must not be {options.trainer.precision}: {why}; use 16-mixed"
+            )
         if options.ckpt_path is None and self.name != "fit":
             raise ValueError(f"{self.name} needs --ckpt_path, the .ckpt file to evaluate")
         root = options.trainer.default_root_dir
@@ -168,9 +173,9 @@ class TrainCLI(LightningCLI):
             raise ValueError(f"trainer.strategy must not copy this process to start others, {given}")
 
     def _check_strategy(self) -> None:
-        """Refuse phases of learned scales where processes wait for each gradient: in some, none comes."""
+        """Refuse a strategy that waits for gradients of learned scales in phases that compute none."""
         name = self.config.trainer.strategy
-        # A strategy that is given as a class with its arguments is the user's decision.
+        # A user who gives the strategy as a class with arguments decides this.
         waits = isinstance(name, str) and "find_unused_parameters_true" not in name
         phases = any(self.model.hparams[key] not in (0, None) for key in ("float_epochs", "freeze_epoch"))
         scales = [module for module in self.model.modules() if isinstance(module, Scale)]

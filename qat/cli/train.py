@@ -1,7 +1,9 @@
 """`train`: fit, validate or test one network, with a YAML file and any option of Lightning's trainer."""
 
 import shlex
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -30,6 +32,8 @@ def main(argv: Sequence[str]) -> None:
             rule = "config must be a YAML file in UTF-8"
             raise ValueError(f"{rule}, got {error.object[:20]!r}...") from None
     trainer = cli.trainer
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, also before the first batch
     try:
         with logs_shown():
             cli.run()

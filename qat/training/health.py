@@ -76,10 +76,10 @@ class Health(Callback):
         if every < 1:
             raise ValueError(f"every must be at least 1 batch, got {every}")
         self.every, self.warns = every, warns
-        # For a `result.json`: {layer: {statistic: [a number for each epoch, None if it was float]}}.
         self.layers: dict[str, dict[str, list[float | None]]] = {}
-        self._observed: list[tuple[str, ActivationStatistics | WeightStatistics]] = []  # as the modules are
-        self._weights: dict[str, WeightStatistics] = {}  # those of them that are of weights
+        # The statistics of this epoch with the names of their layers, in the order of the modules.
+        self._observed: list[tuple[str, ActivationStatistics | WeightStatistics]] = []
+        self._weights: dict[str, WeightStatistics] = {}  # the statistics of weights among them
         self._hooks: list[RemovableHandle] = []
         self._epoch = -1
         self._epochs = self._updates = 0

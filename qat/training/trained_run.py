@@ -10,7 +10,7 @@ import yaml
 from torch import Tensor
 
 from qat.data import ImageData, data_shape
-from qat.training.ckpt import load_state, read_ckpt
+from qat.training.ckpt import load_state, read_ckpt, remedy
 from qat.training.classifier import Classifier
 
 # The last .ckpt file of `train`, of `compare`, and of any other folder.
@@ -48,7 +48,8 @@ def load_run(
     if not path.is_dir() and folder.name == "checkpoints":
         folder = folder.parent
     ckpt = Path(ckpt_path) if ckpt_path else _last_ckpt(path) if path.is_dir() else path
-    content = read_ckpt("run", ckpt)
+    argument = "ckpt_path" if ckpt_path else "run"  # whichever names the file
+    content = read_ckpt(argument, ckpt)
     settings, known = _configuration(folder)
     data = data or known.get("name")
     if data is None:
@@ -60,8 +61,11 @@ def load_run(
         shape, classes = data_shape(data, data_root)  # type: ignore[arg-type]
         settings = settings | {"input_shape": list(shape), "classes": classes}
     # A finished network needs neither its teacher nor its start, and computes the same without checkpointing.
-    classifier = Classifier(**settings | {"teacher": None, "start": None, "checkpoint": []})
-    load_state(content, ckpt, classifier)
+    try:
+        classifier = Classifier(**settings | {"teacher": None, "start": None, "checkpoint": []})
+    except TypeError as error:  # an option that this version does not know
+        raise ValueError(f"{argument} {ckpt} cannot be built ({remedy(content)}): {error}") from error
+    load_state(content, ckpt, classifier, argument)
     return TrainedRun(classifier.eval(), ckpt, data, data_root)
 
 

@@ -45,7 +45,7 @@ def start(*words: str, **kwargs: Any) -> subprocess.Popen[str]:
 
 def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     try:
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=300)
     except subprocess.TimeoutExpired:
         process.kill()
         raise
@@ -97,8 +97,9 @@ def test_a_signal_ends_both(number: str, everyone: bool, tmp_path: Path) -> None
     process = start("-m", "qat", "train", "fit", *options, start_new_session=True)
     last = tmp_path / "version_0" / "checkpoints" / "last.ckpt"
     began = time.monotonic()
-    while not last.exists() and time.monotonic() - began < 60:
+    while not last.exists() and time.monotonic() - began < 200:
         time.sleep(0.05)
+    assert last.exists()
     (os.killpg if everyone else os.kill)(process.pid, getattr(signal, number))
     code, _, err = finish(process)
     assert (code, err.count("\n")) == (130, 1), err
