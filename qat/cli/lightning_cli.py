@@ -102,11 +102,12 @@ class TrainCLI(LightningCLI):
             value = options.trainer[name]
             if value is not None and value != -1 and value <= 0:
                 raise ValueError(f"trainer.{name} must be above 0, got {value}; leave it out to use all")
-        if options.trainer.precision in ("16-true", "transformer-engine-float16"):
+        precision = str(options.trainer.precision)
+        if precision == "16-true":
             why = "in float16 the smallest numbers of an optimizer are 0, and the first steps give NaN"
-            raise ValueError(
-                f"trainer.precision must not be {options.trainer.precision}: {why}; use 16-mixed"
-            )
+            raise ValueError(f"trainer.precision must not be 16-true: {why}; use bf16-true or 16-mixed")
+        if precision in ("16", "16-mixed") and options.trainer.accelerator == "cpu":
+            raise ValueError(f"trainer.precision {precision} needs a GPU; use bf16-mixed on the CPU")
         if options.ckpt_path is None and self.name != "fit":
             raise ValueError(f"{self.name} needs --ckpt_path, the .ckpt file to evaluate")
         root = options.trainer.default_root_dir

@@ -34,6 +34,7 @@ def main(argv: Sequence[str]) -> None:
     trainer = cli.trainer
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, also before the first batch
+    threading.excepthook = _thread_failed
     try:
         with logs_shown():
             cli.run()
@@ -47,6 +48,12 @@ def main(argv: Sequence[str]) -> None:
     if cli.name == "fit" and not cli.config.trainer.fast_dev_run and trainer.is_global_zero and folder:
         print(f"written to {folder}")
     _end_talk()
+
+
+def _thread_failed(error: threading.ExceptHookArgs) -> None:
+    """Hide the traceback of a thread that cannot write: its next use, or the next file, is the error."""
+    if not issubclass(error.exc_type, OSError):
+        threading.__excepthook__(error)
 
 
 def _leave(trainer: Trainer, message: str, code: int) -> NoReturn:
