@@ -44,9 +44,13 @@ class StopTogether(Callback):
         self._handlers: dict[int, Any] = {}
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if is_shared() and threading.current_thread() is threading.main_thread():
+        if is_shared() and threading.current_thread() is threading.main_thread() and not self._stops:
             for number in (signal.SIGINT, signal.SIGTERM):
-                self._handlers[number] = signal.signal(number, self._stop)
+                self._handlers.setdefault(number, signal.getsignal(number))
+                signal.signal(number, self._stop)
+
+    # Lightning installs its own handlers after the first of these hooks.
+    on_sanity_check_start = on_train_start = on_fit_start
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
         if is_shared() and any_process(self._stops, pl_module.device):

@@ -91,12 +91,15 @@ def kill_often(trainings: Trainings, count: int, seed: int) -> Counter[str]:
                 read_ckpt("run", path)  # raises for a damaged one
             done = (root / "done.txt").read_text().split() if (root / "done.txt").exists() else []
             last = newest(root)
-            assert (finished_epochs(read_ckpt("run", last)) if last else 0) >= len(set(done))
+            saved = finished_epochs(read_ckpt("run", last)) if last else 0
+            assert saved >= len(set(done))
             if code == 0:
                 break
             assert code in ({-9} if number == signal.SIGKILL else {2} if not number else {130}), (number, err)
             if code != -9:
                 assert err.count("\n") == 1, err
+            if saved == EPOCHS:
+                break
         if newest(root) is None or finished_epochs(read_ckpt("run", newest(root) or "")) < EPOCHS:
             code, err = trainings.train(root, never, 9, elsewhere)
             assert code == 0, err
