@@ -24,6 +24,9 @@ from qat.training.saving import Last
 def main(argv: Sequence[str]) -> None:
     """Run a subcommand; exit with 0 after `--help`, 2 for bad input, 130 when stopped with Ctrl-C."""
     quiet()
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
+    threading.excepthook = _thread_failed
     with errors_in_one_line(stopped="stopped before the run began"):
         try:
             with logs_shown():  # the weights that the run starts from
@@ -32,9 +35,6 @@ def main(argv: Sequence[str]) -> None:
             rule = "config must be a YAML file in UTF-8"
             raise ValueError(f"{rule}, got {error.object[:20]!r}...") from None
     trainer = cli.trainer
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, also before the first batch
-    threading.excepthook = _thread_failed
     try:
         with logs_shown():
             cli.run()

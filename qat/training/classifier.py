@@ -204,9 +204,11 @@ class Classifier(LightningModule):
         loss, terms = self.training_loss(**tensors)
         fails = has_nonfinite(loss.detach())
         if any_process(fails, self.device):  # all of them stop: none waits for the gradients of another
-            why = f"the loss is {loss.item()}", locate_nonfinite(self.model, images) if fails else ""
-            value, where = next(each for each in of_all_processes(why) if each[1])
-            raise FloatingPointError(f"{value} in epoch {self.current_epoch}, batch {batch_idx}: {where}")
+            found = of_all_processes((fails, loss.item(), locate_nonfinite(self.model, images)))
+            _, value, where = next(each for each in found if each[0])
+            raise FloatingPointError(
+                f"the loss is {value} in epoch {self.current_epoch}, batch {batch_idx}: {where}"
+            )
         logged = {"loss": loss, **(terms if len(terms) > 1 else {})}
         for name, value in logged.items():
             options = {"prog_bar": name == "loss", "batch_size": len(labels), "sync_dist": True}

@@ -83,11 +83,14 @@ def train(plan: dict[str, Any]) -> int:
     os.environ["TMPDIR"], tempfile.tempdir = plan["tmpdir"], None
     for stream, name in ((1, "out"), (2, "err")):
         os.dup2(os.open(plan[name], os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as `main` does
     arm(plan)
     try:
         main(plan["args"])
     except SystemExit as end:
         return int(end.code or 0)
+    except KeyboardInterrupt:  # before `main` began
+        return 130
     except BaseException:
         traceback.print_exc()
         return 1

@@ -24,13 +24,13 @@ NAN_ON_RANK_1 = """
 import sys
 from qat.cli.train import main
 from qat.training import Classifier
-forward = Classifier.forward
-def diverging(self, images):
-    images = images.clone()
-    if self.training and self.global_rank == 1 and self.global_step == 2:
-        images[0] = float("nan")
-    return forward(self, images)
-Classifier.forward = diverging
+step = Classifier.training_step
+def diverging(self, batch, batch_idx):
+    images, labels = batch
+    if self.global_rank == 1 and batch_idx == 2:
+        images = images * float("nan")
+    return step(self, (images, labels), batch_idx)
+Classifier.training_step = diverging
 main(sys.argv[1:])
 """
 
