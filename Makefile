@@ -11,7 +11,7 @@ test: .venv/installed  ## the tests, without the slow ones
 	$(BIN)/python -m pytest -n auto --maxprocesses 4
 
 test-slow: .venv/installed  ## the slow tests alone
-	$(BIN)/python -m pytest -m slow -n auto --maxprocesses 2 -n auto --maxprocesses 2
+	$(BIN)/python -m pytest -m slow -n auto --maxprocesses 2 -n auto --maxprocesses 2 -n auto --maxprocesses 2
 
 check: .venv/installed  ## format, lint and types
 	$(BIN)/ruff format --check .

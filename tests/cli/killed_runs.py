@@ -83,6 +83,7 @@ def train(plan: dict[str, Any]) -> int:
     os.environ["TMPDIR"], tempfile.tempdir = plan["tmpdir"], None
     for stream, name in ((1, "out"), (2, "err")):
         os.dup2(os.open(plan[name], os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it in the background
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as `main` does
     arm(plan)
     try:
