@@ -4,7 +4,7 @@ import json
 import math
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
@@ -15,8 +15,9 @@ def write_whole(path: str | Path, content: bytes | str) -> Path:
 
     Raises:
         ValueError: as `check_folder`.
+        OSError: as `draft_of`.
     """
-    with draft_of(path) as draft:
+    with _renamed(path, f".{Path(path).name}.{token_hex(4)}.part") as draft:
         draft.write_bytes(content.encode() if isinstance(content, str) else content)
     return Path(path)
 
@@ -30,22 +31,44 @@ def write_json(path: str | Path, content: Any) -> Path:
     return write_whole(path, json.dumps(_finite(content), indent=1, allow_nan=False))
 
 
-@contextmanager
-def draft_of(path: str | Path) -> Iterator[Path]:
+def draft_of(path: str | Path) -> AbstractContextManager[Path]:
     """Give a temporary path beside `path`, with the same suffix; its file becomes `path` when the block ends.
 
-    If the block raises, the temporary file is removed, and a file that was at `path` stays as it was.
+    If the block raises, the temporary file is removed, and a file that was at `path` stays as it was. If the
+    process is killed or the machine stops, `path` holds the earlier file or the new one, never a part.
 
     Raises:
         ValueError: as `check_folder`.
+        OSError: the file cannot be written; names it.
     """
+    return _renamed(path, f".{token_hex(4)}.{Path(path).name}")
+
+
+@contextmanager
+def _renamed(path: str | Path, name: str) -> Iterator[Path]:
     path = check_folder(path)
-    draft = path.with_name(f".{token_hex(4)}.{path.name}")
+    draft = path.with_name(name)
     try:
         yield draft
+        _sync(draft)
         draft.replace(path)
+        if os.name == "posix":
+            _sync(path.parent)  # the new name, too; Windows opens no folders
+    except OSError as error:
+        if error.errno and not error.filename:  # a full disk names no file
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise
     finally:
         draft.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    """Wait until a file or folder is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def check_folder(path: str | Path) -> Path:

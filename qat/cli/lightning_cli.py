@@ -1,5 +1,6 @@
 """Lightning's command line, with this package's options, checks and callbacks."""
 
+import os
 from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -7,20 +8,24 @@ from typing import Any
 import torch
 from jsonargparse import Namespace
 from lightning import Trainer
+from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
+from lightning.pytorch.plugins import CheckpointIO
 from lightning.pytorch.strategies import DDPStrategy
+from lightning.pytorch.strategies.launchers import _MultiProcessingLauncher
 
 from qat.cli.config_file import GROUPS, ConfigFile, check_classes
 from qat.cli.parser import OneLineParser, program
 from qat.cli.run_folder import SaveConfig, ShowSummary, check_writable, new_version
 from qat.data import ImageData, data_shape
 from qat.quantizers import Scale
-from qat.training.ckpt import check_resumable, load_state, read_ckpt
+from qat.training.ckpt import check_resumable, check_same_batches, load_state, read_ckpt
 from qat.training.classifier import Classifier
 from qat.training.health import Health
 from qat.training.limits import check_batches, check_trainer
-from qat.training.saving import Best, Last
+from qat.training.ranks import StopTogether
+from qat.training.saving import Best, Last, WholeCkpts
 
 SUBCOMMANDS = {
     "fit": "Train a network, or continue a run that was stopped.",
@@ -28,6 +33,7 @@ SUBCOMMANDS = {
     "test": "Evaluate a .ckpt file on the test images.",
 }
 OPTIONS = "[--config FILE] [--model.OPTION VALUE]\n  [--data.OPTION VALUE] [--trainer.OPTION VALUE] ..."
+ADDRESS = {"MASTER_ADDR", "MASTER_PORT", "NODE_RANK"}  # of a cluster, as environment variables
 
 
 class TrainCLI(LightningCLI):
@@ -119,12 +125,16 @@ class TrainCLI(LightningCLI):
         if options.enable_checkpointing is not False and writes and not saves:
             callbacks += [Best(), Last()]
         if fits:
-            callbacks.append(Health())
+            callbacks += [Health(), StopTogether()]
             if options.enable_model_summary is not False:
                 callbacks.append(ShowSummary())
             kwargs["enable_model_summary"] = False  # Lightning's summary knows no bits
+        plugins = options.plugins or []
+        plugins = list(plugins) if isinstance(plugins, list) else [plugins]
+        if not any(isinstance(plugin, CheckpointIO) for plugin in plugins):
+            plugins.append(WholeCkpts())
         try:
-            return super().instantiate_trainer(callbacks=callbacks, **kwargs)
+            return super().instantiate_trainer(callbacks=callbacks, plugins=plugins, **kwargs)
         except Exception as error:  # Lightning refuses its many options with errors of many types
             hint = "" if options.accelerator == "cpu" else " (on any machine: --trainer.accelerator cpu)"
             raise ValueError(f"trainer: {error}{hint}") from error
@@ -133,10 +143,11 @@ class TrainCLI(LightningCLI):
         """Refuse a .ckpt file or data that does not fit, before anything is written."""
         ckpt_path, fits = self.config.ckpt_path, self.name == "fit"
         self.model.name_classes(self.datamodule.class_names, "the data")
+        self._check_processes()
         if ckpt_path is not None:
             ckpt = read_ckpt("ckpt_path", ckpt_path)
             if fits:  # first, for it names the option that must change
-                check_resumable(ckpt, ckpt_path, self.model.hparams, self.trainer.max_epochs)
+                check_resumable(ckpt, ckpt_path, self.model.hparams, self.trainer)
             load_state(ckpt, ckpt_path, self.model)
         if fits:
             self._check_strategy()
@@ -146,11 +157,26 @@ class TrainCLI(LightningCLI):
         self.datamodule.setup(self.name)
         self.datamodule.trainer = self.trainer  # for the number of processes
         check_batches(self.trainer, self.datamodule, self.name)
+        if fits and ckpt_path is not None:
+            check_same_batches(ckpt, ckpt_path, self.datamodule.train_dataloader())
+
+    def _check_processes(self) -> None:
+        """Refuse what would not start, or would wait for a process that never comes."""
+        nodes, strategy = self.config.trainer.num_nodes, self.trainer.strategy
+        environment = getattr(strategy, "cluster_environment", None)
+        if nodes > 1 and isinstance(environment, LightningEnvironment) and not os.environ.keys() >= ADDRESS:
+            raise ValueError(
+                f"trainer.num_nodes {nodes} needs a cluster: start the run on each machine with torchrun or "
+                f"SLURM, or set {', '.join(sorted(ADDRESS))}; on one machine, leave it out"
+            )
+        if isinstance(strategy.launcher, _MultiProcessingLauncher):
+            given = f"got {self.config.trainer.strategy}; give ddp, which starts them anew"
+            raise ValueError(f"trainer.strategy must not copy this process to start others, {given}")
 
     def _check_strategy(self) -> None:
-        """Refuse phases of learned scales where processes wait for each gradient: in some, none comes."""
+        """Refuse a strategy that waits for gradients of learned scales in phases that compute none."""
         name = self.config.trainer.strategy
-        # A strategy that is given as a class with its arguments is the user's decision.
+        # A user who gives the strategy as a class with arguments decides this.
         waits = isinstance(name, str) and "find_unused_parameters_true" not in name
         phases = any(self.model.hparams[key] not in (0, None) for key in ("float_epochs", "freeze_epoch"))
         scales = [module for module in self.model.modules() if isinstance(module, Scale)]

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from shutil import rmtree
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import torch
 from lightning import Callback, LightningModule, Trainer
@@ -14,6 +15,7 @@ from lightning.pytorch.utilities import rank_zero_only
 
 from qat.layers import summary
 from qat.training.network import network_of
+from qat.whole_file import write_whole
 
 
 def check_writable(argument: str, folder: str | Path) -> None:
@@ -62,12 +64,21 @@ def new_version(root: str | Path, claims: bool = True) -> Iterator[list[Logger]]
 class SaveConfig(SaveConfigCallback):
     """Saves the parsed configuration as config.yaml, or as config_1.yaml beside an earlier one."""
 
+    def __init__(self, parser: Any, config: Any, **options: Any) -> None:
+        super().__init__(parser, config, save_to_log_dir=False, **options)
+
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        folder, count = Path(trainer.log_dir or "."), 0
-        while not self.already_saved and (folder / self.config_filename).exists():
-            count += 1
-            self.config_filename = f"config_{count}.yaml"
+        self._folder = Path(trainer.log_dir or ".")  # here, because all processes must ask for it
         super().setup(trainer, pl_module, stage)
+
+    def save_config(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Write the file, whole; only the first process is asked to."""
+        path, count = self._folder / self.config_filename, 0
+        while path.exists():
+            count += 1
+            path = path.with_name(f"config_{count}.yaml")
+        self._folder.mkdir(parents=True, exist_ok=True)
+        write_whole(path, self.parser.dump(self.config, skip_none=False))
 
 
 class ShowSummary(Callback):
@@ -75,5 +86,7 @@ class ShowSummary(Callback):
 
     @rank_zero_only
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        image = torch.zeros(1, *pl_module.hparams["input_shape"], device=pl_module.device)
-        print(summary(network_of(pl_module), image))
+        network = network_of(pl_module)
+        like = next(network.parameters())  # `precision` decides its type
+        image = torch.zeros(1, *pl_module.hparams["input_shape"], device=like.device, dtype=like.dtype)
+        print(summary(network, image))

@@ -1,22 +1,32 @@
 """`train`: fit, validate or test one network, with a YAML file and any option of Lightning's trainer."""
 
 import shlex
+import signal
+import sys
+import threading
 from collections.abc import Sequence
+from typing import NoReturn
 
+from lightning import Trainer
 from lightning.pytorch.trainer.states import TrainerStatus
+from torch.distributed import destroy_process_group
 
 from qat.cli import VERBS
 from qat.cli.exits import errors_in_one_line, leave
 from qat.cli.lightning_cli import SUBCOMMANDS, TrainCLI
 from qat.cli.parser import command, program
 from qat.cli.quiet import logs_shown, quiet
-from qat.names import unknown_name
+from qat.names import one_line, unknown_name
+from qat.training.ranks import is_shared
 from qat.training.saving import Last
 
 
 def main(argv: Sequence[str]) -> None:
     """Run a subcommand; exit with 0 after `--help`, 2 for bad input, 130 when stopped with Ctrl-C."""
     quiet()
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
+    threading.excepthook = _thread_failed
     with errors_in_one_line(stopped="stopped before the run began"):
         try:
             with logs_shown():  # the weights that the run starts from
@@ -24,17 +34,38 @@ def main(argv: Sequence[str]) -> None:
         except UnicodeDecodeError as error:
             rule = "config must be a YAML file in UTF-8"
             raise ValueError(f"{rule}, got {error.object[:20]!r}...") from None
-    with errors_in_one_line((OSError, FloatingPointError)):  # any other is a bug, and shows its traceback
-        try:
-            with logs_shown():
-                cli.run()
-        except (KeyboardInterrupt, SystemExit):
-            if cli.trainer.state.status != TrainerStatus.INTERRUPTED:
-                raise
-            leave(_how_to_go_on(cli), 130)
-    folder = cli.trainer.log_dir  # on each process: they agree on it by talking to each other
-    if cli.name == "fit" and cli.trainer.is_global_zero and folder:
+    trainer = cli.trainer
+    try:
+        with logs_shown():
+            cli.run()
+    except (OSError, FloatingPointError) as error:  # any other is a bug, and shows its traceback
+        _leave(trainer, f"error: {one_line(error)}", 2)
+    except (KeyboardInterrupt, SystemExit):
+        if trainer.state.status != TrainerStatus.INTERRUPTED:
+            raise
+        _leave(trainer, _how_to_go_on(cli), 130)
+    folder = trainer.log_dir  # on each process: they agree on it by talking to each other
+    if cli.name == "fit" and not cli.config.trainer.fast_dev_run and trainer.is_global_zero and folder:
         print(f"written to {folder}")
+    _end_talk()
+
+
+def _thread_failed(error: threading.ExceptHookArgs) -> None:
+    """Hide the traceback of a thread that cannot write: its next use, or the next file, is the error."""
+    if not issubclass(error.exc_type, OSError):
+        threading.__excepthook__(error)
+
+
+def _leave(trainer: Trainer, message: str, code: int) -> NoReturn:
+    _end_talk()
+    if trainer.is_global_zero:
+        leave(message, code)
+    sys.exit(0)  # the first process speaks for all, and Lightning kills it when another one fails
+
+
+def _end_talk() -> None:
+    if is_shared():
+        destroy_process_group()  # its threads may abort a process that ends with them
 
 
 def _build(argv: Sequence[str]) -> TrainCLI:

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, Dataset, Subset
 
 from qat.data.augment import CropFlip
 from qat.data.images import Batch, Images
-from qat.data.order import EpochSampler
+from qat.data.order import EpochLoader, EpochSampler, EvaluationSampler
 from qat.data.sources import DataName, find_source, resolve_root
 from qat.data.split import alternating_order, stratified_split
 
@@ -103,23 +103,35 @@ class ImageData(LightningDataModule):
         dataset = self.parts[0]
         if getattr(self.trainer, "overfit_batches", 0):  # Lightning then takes the images as they come
             order = alternating_order(dataset.labels).tolist()
-            return self._loader(Subset(dataset, order), drop_last=len(order) > self.batch_size)
-        replicas, rank = (self.trainer.world_size, self.trainer.global_rank) if self.trainer else (1, 0)
-        sampler = EpochSampler(dataset, self.seed, replicas, rank)
-        return self._loader(dataset, sampler=sampler, drop_last=len(sampler) > self.batch_size)
+            subset = Subset(dataset, order)
+            return self._loader(EpochLoader, subset, drop_last=len(order) > self.batch_size)
+        sampler = EpochSampler(dataset, self.seed, *self._place())
+        return self._loader(EpochLoader, dataset, sampler=sampler, drop_last=len(sampler) > self.batch_size)
 
     def val_dataloader(self) -> DataLoader[Batch]:
-        """Validation batches; the classes alternate."""
-        return self._loader(self.parts[1])
+        """Validation batches, in which the classes alternate; each process gets its share."""
+        return self._evaluation_loader(self.parts[1])
 
     def test_dataloader(self) -> DataLoader[Batch]:
-        """Test batches; the classes alternate."""
-        return self._loader(self.parts[2])
+        """Test batches, in which the classes alternate; each process gets its share."""
+        return self._evaluation_loader(self.parts[2])
 
-    def _loader(self, dataset: Dataset[Batch], **options: Any) -> DataLoader[Batch]:
+    def _place(self) -> tuple[int, int]:
+        """The number of processes, and this one's among them."""
+        return (self.trainer.world_size, self.trainer.global_rank) if self.trainer else (1, 0)
+
+    def _evaluation_loader(self, dataset: Images) -> DataLoader[Batch]:
+        processes, rank = self._place()
+        if processes == 1:
+            return self._loader(DataLoader, dataset)
+        return self._loader(DataLoader, dataset, sampler=EvaluationSampler(dataset, processes, rank))
+
+    def _loader(
+        self, kind: type[DataLoader[Batch]], dataset: Dataset[Batch], **options: Any
+    ) -> DataLoader[Batch]:
         # No workers: reading a batch from memory is cheaper than passing it on from another process.
         # The loader draws a number each time it starts, here from a separate generator, not the global one.
-        return DataLoader(
+        return kind(
             dataset,
             self.batch_size,
             collate_fn=tuple,  # a batch of `Images` is whole already: a tuple of images and labels

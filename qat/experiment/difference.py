@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from qat.experiment.plan import TrainingRun
+from qat.training.ckpt import read_ckpt
 from qat.whole_file import write_json
 
 
@@ -54,7 +55,7 @@ def _outcome(folder: Path) -> tuple[Tensor, dict[str, Tensor]]:
     """The losses of all steps, and the state of the trained network."""
     steps = json.loads((folder / "step_losses.json").read_text(encoding="utf-8"))
     losses = torch.tensor([math.nan if loss is None else loss for loss in steps], dtype=torch.float64)
-    state = torch.load(folder / "final.ckpt", map_location="cpu", weights_only=True)["state_dict"]
+    state = read_ckpt("final.ckpt", folder / "final.ckpt")["state_dict"]
     return losses, {key.removeprefix("model."): value for key, value in state.items()}
 
 

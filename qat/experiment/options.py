@@ -16,6 +16,7 @@ from qat.data import ImageData, data_shape
 from qat.options import explain
 from qat.training.classifier import Classifier
 from qat.training.limits import LIMITS, check_trainer
+from qat.training.saving import WholeCkpts
 
 CLIPPING = ("gradient_clip_val", "gradient_clip_algorithm")
 # Free in a comparison.
@@ -100,6 +101,6 @@ def build_trainer(full: Mapping[str, Any], callbacks: list[Callback]) -> Trainer
     options = full["trainer"]
     check_trainer(options, full["model"]["float_epochs"], endless=False)
     try:
-        return Trainer(**options, **FIXED, callbacks=callbacks)
+        return Trainer(**options, **FIXED, callbacks=callbacks, plugins=[WholeCkpts()])
     except Exception as error:  # Lightning refuses bad options with many kinds of errors
         raise ValueError(f"trainer: {error}") from error

@@ -11,8 +11,7 @@ import yaml
 
 from qat.layers import Summary
 from qat.names import one_line
-
-SCHEMA = 2
+from qat.training.result import SCHEMA
 
 
 @dataclass(frozen=True)

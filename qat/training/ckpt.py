@@ -1,32 +1,44 @@
 """Read a .ckpt file safely, load it into a model, and refuse one that does not fit."""
 
+import hashlib
+import io
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import torch
-from lightning import LightningModule
+from lightning import LightningModule, Trainer
 
 from qat.names import one_line
 from qat.training.named_parts import check_named_parts
+from qat.training.resuming import batches_of_epoch, finished_epochs
 
 KEYS = ("state_dict", "epoch", "global_step", "hyper_parameters")
 RESUME_KEYS = ("optimizer_states", "lr_schedulers", "loops")
-FIXED = ("optimizer", "float_epochs", "freeze_epoch", "freeze_batchnorm_epoch")  # a resumed run keeps these
+RATES = ("learning_rate", "weight_decay", "scale_learning_rate")  # the optimizer's state holds them
+# A resumed run keeps these.
+FIXED = ("optimizer", *RATES, "float_epochs", "freeze_epoch", "freeze_batchnorm_epoch")
 
 
 def read_ckpt(argument: str, path: str | Path) -> dict[str, Any]:
-    """The content of a .ckpt file, with its tensors on the CPU; raises ValueError unless `fit` wrote it."""
+    """The content of a .ckpt file, with its tensors on the CPU.
+
+    Raises ValueError unless `fit` wrote it and it is as it was written, by the checksums in it.
+    """
     path = Path(path)
     if not path.is_file():
         raise ValueError(
             f"{argument} must be a .ckpt file, but there is none at {path}; give one that fit wrote"
         )
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a file of another kind makes the unpickler raise errors of any type
+        damaged = _find_damage(path.read_bytes())
+        content: Any = None if damaged else torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # a file of another kind makes the readers raise errors of any type
         raise _refusal(argument, path, f"it cannot be read ({type(error).__name__})") from error
+    if damaged:
+        raise _refusal(argument, path, f"it is damaged ({damaged} has another checksum)")
     missing = [key for key in KEYS if not isinstance(content, dict) or key not in content]
     if missing:
         raise _refusal(argument, path, f"it has no {missing[0]}")
@@ -35,6 +47,24 @@ def read_ckpt(argument: str, path: str | Path) -> dict[str, Any]:
         rule = f"whose .ckpt files qat {version('qat')} does not read"
         raise ValueError(f"{wrote}, {rule}; train the network again, or use that version")
     return dict(content)
+
+
+def sealed(content: bytes) -> bytes:
+    """The bytes of a .ckpt file, a zip archive, with their SHA-256 as the comment of the archive.
+
+    The archive's own checksums do not cover the bytes between its entries.
+    """
+    seal = hashlib.sha256(content).hexdigest().encode()
+    return content[:-2] + len(seal).to_bytes(2, "little") + seal  # the last field is the comment's length
+
+
+def _find_damage(content: bytes) -> str | None:
+    """What is not as it was written: an entry of the archive, or the file; None if all is well."""
+    with ZipFile(io.BytesIO(content)) as archive:
+        seal = archive.comment
+        if seal and sealed(content[: -2 - len(seal)] + bytes(2)) != content:
+            return "the file"
+        return archive.testzip()
 
 
 def remedy(ckpt: Mapping[str, Any], same_version: str = "use the config.yaml of its run") -> str:
@@ -49,6 +79,12 @@ def load_state(
     ckpt: dict[str, Any], path: str | Path, model: LightningModule, argument: str = "ckpt_path"
 ) -> None:
     """Load the weights, buffers and phase of a .ckpt file; raises ValueError unless all of it fits."""
+    saved = ckpt["hyper_parameters"].get("quantization", {})
+    for key, value in model.hparams["quantization"].items():
+        before = saved.get(key, value)
+        if key != "rounding" and before != value:  # the rounding may change
+            rule = f"model.quantization.{key} must be {before}, that of {argument} {path}"
+            raise ValueError(f"{rule} ({remedy(ckpt)}); got {value}")
     try:
         model.load_state_dict(ckpt["state_dict"], strict=True)
     except ValueError as error:
@@ -80,27 +116,41 @@ def load_teacher(build: type[LightningModule], path: str, student: Mapping[str, 
 
 
 def check_resumable(
-    ckpt: Mapping[str, Any], path: str | Path, hparams: Mapping[str, Any], max_epochs: int | None
+    ckpt: dict[str, Any], path: str | Path, hparams: Mapping[str, Any], trainer: Trainer
 ) -> None:
-    """Raise ValueError unless a run with these hyper-parameters can be resumed and has epochs left."""
+    """Raise ValueError unless a run with these hyper-parameters can be resumed and has work left."""
     missing = [key for key in RESUME_KEYS if key not in ckpt]
     if missing:
         raise _refusal("ckpt_path", Path(path), f"it has no {missing[0]}")
     saved = ckpt["hyper_parameters"]
-    options = [(key, saved.get(key, hparams[key]), hparams[key]) for key in FIXED]
-    # The state does not show all of these: a learned scale has the keys of an observed one.
-    for key, value in hparams["quantization"].items():
-        if key != "rounding":  # the rounding may change
-            options.append((f"quantization.{key}", saved.get("quantization", {}).get(key, value), value))
-    for key, before, now in options:
+    for key in FIXED:
+        before, now = saved.get(key, hparams[key]), hparams[key]
         if before != now:
             raise ValueError(f"model.{key} must be {before}, that of ckpt_path {path}, to go on; got {now}")
-    done = ckpt["epoch"] + 1
-    if max_epochs is not None and 0 <= max_epochs <= done:
+    if ckpt.get("pending_gradients"):
+        rule = f"ckpt_path must hold whole optimizer steps, but {path} was saved inside one"
+        raise ValueError(f"{rule} (accumulate_grad_batches); give one of another moment, such as last.ckpt")
+    done, steps, epochs = finished_epochs(ckpt), ckpt["global_step"], trainer.max_epochs
+    if epochs is not None and 0 <= epochs <= done:
         raise ValueError(
-            f"trainer.max_epochs must be above {done}, the epochs that ckpt_path holds, got {max_epochs}; "
+            f"trainer.max_epochs must be above {done}, the epochs that ckpt_path holds, got {epochs}; "
             f"to train on, give --trainer.max_epochs {done + 5}"
         )
+    if 0 <= trainer.max_steps <= steps:
+        raise ValueError(
+            f"trainer.max_steps must be above {steps}, the steps that ckpt_path holds, "
+            f"got {trainer.max_steps}; to train on, give more"
+        )
+
+
+def check_same_batches(ckpt: dict[str, Any], path: str | Path, loader: Any) -> None:
+    """Raise ValueError unless the batches of an epoch that the .ckpt file holds in part are the loader's."""
+    if batches_of_epoch(ckpt):
+        try:
+            for state in ckpt["loops"]["fit_loop"]["state_dict"].get("combined_loader", ()):
+                loader.load_state_dict(state)
+        except ValueError as error:
+            raise ValueError(f"ckpt_path {path} was saved inside an epoch: {error}") from error
 
 
 def _refusal(argument: str, path: Path, why: str) -> ValueError:

@@ -20,7 +20,8 @@ LONG = 5e8
 class CompiledNetwork:
     """A network whose full training batches run through `torch.compile`.
 
-    A short last batch, evaluation and batches with forward hooks run eagerly: each would be compiled anew.
+    The network runs eagerly for a short last batch, in evaluation, and while it has forward hooks: torch
+    would compile it again for each of these.
     """
 
     def __init__(self, network: nn.Module) -> None:

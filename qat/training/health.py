@@ -76,11 +76,12 @@ class Health(Callback):
         if every < 1:
             raise ValueError(f"every must be at least 1 batch, got {every}")
         self.every, self.warns = every, warns
-        # For a `result.json`: {layer: {statistic: [a number for each epoch, None if it was float]}}.
         self.layers: dict[str, dict[str, list[float | None]]] = {}
-        self._observed: list[tuple[str, ActivationStatistics | WeightStatistics]] = []  # as the modules are
-        self._weights: dict[str, WeightStatistics] = {}  # those of them that are of weights
+        # The statistics of this epoch with the names of their layers, in the order of the modules.
+        self._observed: list[tuple[str, ActivationStatistics | WeightStatistics]] = []
+        self._weights: dict[str, WeightStatistics] = {}  # the statistics of weights among them
         self._hooks: list[RemovableHandle] = []
+        self._epoch = -1
         self._epochs = self._updates = 0
         self._rate = 0.0  # the highest of the epoch, as a share of its peak
         self._warned: set[tuple[str, str]] = set()
@@ -88,7 +89,10 @@ class Health(Callback):
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        if batch_idx == 0:  # not at the start of the epoch, where another callback may still change the phase
+        # Not at the start of the epoch: another callback may still change the phase there, and a run that
+        # goes on inside an epoch does not start it.
+        if batch_idx == 0 or self._epoch != trainer.current_epoch:
+            self._epoch = trainer.current_epoch
             self._begin_epoch(network_of(pl_module))
         groups = [group for optimizer in trainer.optimizers for group in optimizer.param_groups]
         rates = [float(g["lr"] / g.get("initial_lr", g["lr"])) for g in groups if g["lr"] > 0]

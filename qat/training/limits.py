@@ -32,6 +32,12 @@ def check_trainer(options: Mapping[str, Any], float_epochs: int, endless: bool =
         value = options.get(name)
         if value is not None and value != -1 and value <= 0:
             raise ValueError(f"trainer.{name} must be above 0, got {value}; leave it out to use all")
+    precision = str(options.get("precision"))
+    if precision == "16-true":
+        why = "in float16 the smallest numbers of an optimizer are 0, and the first steps give NaN"
+        raise ValueError(f"trainer.precision must not be 16-true: {why}; use bf16-true or 16-mixed")
+    if precision in ("16", "16-mixed") and options.get("accelerator") == "cpu":
+        raise ValueError(f"trainer.precision {precision} needs a GPU; use bf16-mixed on the CPU")
     clip, interval = options.get("gradient_clip_val"), options.get("val_check_interval")
     if clip is not None and not 0 <= clip < math.inf:
         raise ValueError(

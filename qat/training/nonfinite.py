@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from qat.module_state import call_on, copy_buffers
 from qat.torch_private import tensors_in
+from qat.training.ranks import any_process
 
 
 def has_nonfinite(x: Tensor) -> bool:
@@ -16,8 +17,11 @@ def has_nonfinite(x: Tensor) -> bool:
 
 @torch.no_grad()
 def locate_nonfinite(model: nn.Module, images: Tensor) -> str:
-    """Say where a batch `(N, C, H, W)` becomes NaN or infinite in a model; no state of it changes."""
-    if has_nonfinite(images):
+    """Say where a batch `(N, C, H, W)` becomes NaN or infinite in a model; no state of it changes.
+
+    All processes of a run must ask together, because observers talk to each other in a forward.
+    """
+    if any_process(has_nonfinite(images), images.device):
         return "the images of the batch are not finite"
     for name, parameter in model.named_parameters():
         if has_nonfinite(parameter):

@@ -54,18 +54,24 @@ class Phases(Callback):
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.enter(pl_module, trainer.current_epoch)
 
-    on_sanity_check_start = on_train_epoch_start
+    on_train_start = on_train_epoch_start  # a run that goes on inside an epoch does not start that epoch
+
+    def on_sanity_check_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._set_quantizers(pl_module, trainer.current_epoch)  # Lightning warns of modes that are set here
 
     def enter(self, model: nn.Module, epoch: int) -> None:
         """Put a model into the phase of an epoch, counted from 0."""
-        if self.float_epochs:
-            set_quantized(model, epoch >= self.float_epochs)
-        if self.freeze_epoch is not None:
-            _freeze_ranges(model, epoch >= self.freeze_epoch)
+        self._set_quantizers(model, epoch)
         if self.freeze_batchnorm_epoch is not None:
             for module in model.modules():
                 if isinstance(module, BATCH_NORMS):
                     module.train(epoch < self.freeze_batchnorm_epoch)
+
+    def _set_quantizers(self, model: nn.Module, epoch: int) -> None:
+        if self.float_epochs:
+            set_quantized(model, epoch >= self.float_epochs)
+        if self.freeze_epoch is not None:
+            _freeze_scales(model, epoch >= self.freeze_epoch)
 
 
 def set_quantized(model: nn.Module, quantized: bool) -> None:
@@ -75,12 +81,7 @@ def set_quantized(model: nn.Module, quantized: bool) -> None:
             module.enabled = quantized
 
 
-def is_quantized(model: nn.Module) -> bool:
-    """Whether all quantizers of a model are switched on; True for a model without quantizers."""
-    return all(module.enabled for module in model.modules() if isinstance(module, Quantizer))
-
-
-def _freeze_ranges(model: nn.Module, frozen: bool) -> None:
+def _freeze_scales(model: nn.Module, frozen: bool) -> None:
     for module in model.modules():
         if frozen and isinstance(module, QuantLayer) and isinstance(module.weight_quantizer, Quantizer):
             # The optimizer has stepped since the last forward, which measured the scale: measure it again.

@@ -50,7 +50,8 @@ def load_run(
     if not path.is_dir() and folder.name == "checkpoints":
         folder = folder.parent
     ckpt = Path(ckpt_path) if ckpt_path else _last_ckpt(path) if path.is_dir() else path
-    content = read_ckpt("run", ckpt)
+    argument = "ckpt_path" if ckpt_path else "run"  # whichever names the file
+    content = read_ckpt(argument, ckpt)
     settings, known = _configuration(folder)
     data = data or known.get("name")
     if data is None:
@@ -66,8 +67,8 @@ def load_run(
     try:
         classifier = Classifier(**settings | {"teacher": None, "start": None, "checkpoint": []})
     except (TypeError, ValueError) as error:  # an option that this version does not know, or a wrong value
-        raise ValueError(f"run {run} cannot be built ({remedy(content)}): {error}") from error
-    load_state(content, ckpt, classifier)
+        raise ValueError(f"{argument} {ckpt} cannot be built ({remedy(content)}): {error}") from error
+    load_state(content, ckpt, classifier, argument)
     return TrainedRun(classifier.eval(), ckpt, data, data_root)
 
 

@@ -75,6 +75,20 @@ CASES = {
     "no_data": (["--data.name", "folder", "--data.data_root", "no/such"], ["data_root", "no/such"]),
     "batch": (["--data.batch_size", "0"], ["batch_size", "got 0"]),
     "accelerator": (["--trainer.accelerator", "tpux"], ["accelerator", "tpux", "cuda"]),
+    "spawned": (
+        ["--trainer.strategy", "ddp_spawn", "--trainer.devices", "2"],
+        ["trainer.strategy must not copy this process", "got ddp_spawn; give ddp"],
+    ),
+    "forked": (["--trainer.strategy", "ddp_fork", "--trainer.devices", "2"], ["got ddp_fork; give ddp"]),
+    "nodes": (
+        ["--trainer.num_nodes", "2", "--trainer.strategy", "ddp"],
+        ["trainer.num_nodes 2 needs a cluster", "torchrun", "MASTER_ADDR, MASTER_PORT, NODE_RANK"],
+    ),
+    "half": (["--trainer.precision", "16-true"], ["trainer.precision must not be 16-true", "16-mixed"]),
+    "half_mixed": (
+        ["--trainer.precision", "16-mixed", "--trainer.accelerator", "cpu"],
+        ["trainer.precision 16-mixed needs a GPU", "bf16-mixed"],
+    ),
     "devices": (["--trainer.devices", "0"], ["devices", "0"]),
     "value": (["--trainer.max_epochs"], ["trainer.max_epochs", "needs a value"]),
     "no_config": (["--config", "no.yaml"], ["config", "no.yaml"]),

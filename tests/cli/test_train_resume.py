@@ -19,13 +19,8 @@ Fit = Callable[..., None]
 
 
 def load(folder: Path, name: str = "last") -> dict[str, Any]:
-    """A .ckpt file, without what names its own folder."""
-    ckpt = torch.load(folder / "checkpoints" / f"{name}.ckpt", weights_only=True)
-    own = ("dirpath", "best_model_path", "kth_best_model_path", "best_k_models", "last_model_path")
-    for state in ckpt["callbacks"].values():
-        for key in own:
-            del state[key]
-    return dict(ckpt)
+    """A .ckpt file."""
+    return dict(torch.load(folder / "checkpoints" / f"{name}.ckpt", weights_only=True))
 
 
 def differences(a: Any, b: Any, path: str = "") -> list[str]:

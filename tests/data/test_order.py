@@ -1,4 +1,6 @@
-from qat.data.order import EpochSampler, epoch_seed
+import pytest
+
+from qat.data.order import EpochSampler, EvaluationSampler, epoch_seed
 
 
 class Told:
@@ -47,3 +49,23 @@ def test_the_data_set_is_told_the_epoch() -> None:
     told = Told(4)
     EpochSampler(told, 0).set_epoch(6)
     assert told.epochs == [6]
+
+
+@pytest.mark.parametrize(("images", "replicas"), [(7, 2), (7, 4), (8, 4), (4, 4), (9, 4)])
+def test_each_image_is_evaluated_once(images: int, replicas: int) -> None:
+    shares = [EvaluationSampler(range(images), replicas, rank) for rank in range(replicas)]
+    assert sorted(index for share in shares for index in share) == list(range(images))
+    assert [len(share) for share in shares] == [len(list(share)) for share in shares]
+
+
+def test_a_process_without_images_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"needs an image for each, got 3 in all; use at most 3 devices"):
+        EvaluationSampler(range(3), 4, 0)
+
+
+def test_the_rest_of_an_epoch() -> None:
+    sampler = EpochSampler(Told(9), 1)
+    whole = list(sampler)
+    sampler.skipped = 4
+    assert list(sampler) == whole[4:]
+    assert list(sampler) == whole

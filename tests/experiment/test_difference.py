@@ -19,7 +19,9 @@ STATE = {
 def folder(path: Path, losses: list[float], **changes: torch.Tensor) -> Path:
     path.mkdir()
     (path / "step_losses.json").write_text(json.dumps(losses))
-    torch.save({"state_dict": STATE | {f"model.{k}": v for k, v in changes.items()}}, path / "final.ckpt")
+    state = STATE | {f"model.{k}": v for k, v in changes.items()}
+    of_a_run = {"epoch": 0, "global_step": 1, "hyper_parameters": {}, "qat_version": "1"}
+    torch.save({"state_dict": state, **of_a_run}, path / "final.ckpt")
     return path
 
 

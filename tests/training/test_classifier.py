@@ -1,3 +1,4 @@
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -149,8 +150,9 @@ def test_a_teacher_of_other_data_is_refused(tmp_path: Path) -> None:
         built(Quantization(), teacher=str(tmp_path / "none.ckpt")).load_teacher()
 
 
-def test_every_seed_epoch_and_rank_has_its_own_dropout() -> None:
-    seeds = [dropout_seed(s, e, r) for s in range(40) for e in range(40) for r in range(4)]
+def test_every_seed_epoch_rank_and_batch_has_its_own_dropout() -> None:
+    numbers = product(range(20), range(20), range(4), range(20))
+    seeds = [dropout_seed(*each) for each in numbers]
     assert len(set(seeds)) == len(seeds)
     assert 0 <= min(seeds) <= max(seeds) < 2**32
     masks = []

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from qat.layers import Quantization
 from qat.quantizers import Quantizer, Scale
 from qat.training import Classifier
-from qat.training.phases import Phases, is_quantized
+from qat.training.phases import Phases
 
 LEARNED = Quantization(2, 2, weight_scale="learned", activation_scale="learned")
 PLAN = {"float_epochs": 1, "freeze_epoch": 2, "freeze_batchnorm_epoch": 3}
@@ -24,6 +24,10 @@ def loader() -> DataLoader[Any]:
     images = torch.rand(12, 1, 28, 28, generator=generator)
     # A loader without a generator would draw from the global one.
     return DataLoader(TensorDataset(images, torch.arange(12) % 10), 4, generator=generator)
+
+
+def is_quantized(model: nn.Module) -> bool:
+    return all(module.enabled for module in model.modules() if isinstance(module, Quantizer))
 
 
 class Watch(Callback):
