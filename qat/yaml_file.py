@@ -10,7 +10,7 @@ from qat.names import one_line
 
 MAX_BYTES = 1 << 20
 MAX_VALUES = 100_000  # with each alias counted as often as it is used
-DEEPLY = "it is nested too deeply"
+MAX_DEPTH = 50  # of mappings and lists inside each other
 FLOAT = re.compile(
     r"[-+]?(\d[\d_]*\.[\d_]*([eE][-+]?\d+)?|\.\d[\d_]*([eE][-+]?\d+)?|\d[\d_]*[eE][-+]?\d+|\.(inf|Inf|INF))"
     r"|\.(nan|NaN|NAN)"
@@ -39,8 +39,6 @@ def read_yaml(argument: str, path: str | Path) -> Any:
         what = f"it is not in UTF-8: {error.object[:20]!r}"
     except OSError as error:
         what = error.strerror or str(error)
-    except RecursionError:
-        what = DEEPLY
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = f"line {mark.line + 1}: {error.problem}" if mark else one_line(error)
@@ -78,6 +76,16 @@ def _count(node: yaml.Node, counted: dict[int, int]) -> int:
 
 class _Loader(yaml.SafeLoader):
     """Builds plain values only, and refuses a key that a mapping holds twice; YAML keeps the last one."""
+
+    depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise ValueError("it is nested too deeply")
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         nodes = [key for key, _ in node.value if key.tag != f"{TAG}merge"]  # `<<` may stand there twice

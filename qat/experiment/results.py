@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import dataclass, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -161,8 +161,9 @@ def _from_plain(kind: Any, value: Any, name: str) -> Any:
         raise ValueError(f"{name} must be {text}, got {value!r}")
     if is_dataclass(kind):
         hints, prefix = get_type_hints(kind), f"{name}." if name else ""
+        required = {f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING}
         for key in hints:
-            if key not in value and not hasattr(kind, key):
+            if key not in value and key in required:
                 raise ValueError(f"{prefix}{key} is missing")
         found = {key: _from_plain(hints[key], value[key], prefix + key) for key in hints if key in value}
         return expected(**found)

@@ -25,7 +25,7 @@ class QuantActivation(nn.Module):
         self.quantizer = quantizer
 
     def forward(self, input: Tensor) -> Tensor:
-        return quantized(self, self.quantizer, super().forward(input))
+        return quantized(self.quantizer, super().forward(input))
 
 
 class QuantReLU(QuantActivation, nn.ReLU):
@@ -37,7 +37,7 @@ class QuantReLU(QuantActivation, nn.ReLU):
     def forward(self, input: Tensor) -> Tensor:
         if self.inplace or not isinstance(self.quantizer, Quantizer):
             return super().forward(input)
-        return quantized(self, self.quantizer, input, relu=True)
+        return quantized(self.quantizer, input, relu=True)
 
 
 def _quantized_class(kind: type[nn.Module]) -> type[QuantActivation]:

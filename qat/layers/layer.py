@@ -46,7 +46,7 @@ class QuantLayer(nn.Module):
         return self.bias
 
     def forward(self, input: Tensor) -> Tensor:
-        x = quantized(self, self.input_quantizer, input)
+        x = quantized(self.input_quantizer, input)
         return self.operator(x, self.weight_quantizer(self.effective_weight), self.effective_bias)
 
     def operator(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -97,7 +97,7 @@ class QuantConvTranspose2d(QuantLayer, nn.ConvTranspose2d):
         padding: list[int] = list(self.padding)  # type: ignore[arg-type]  # a string only in other convolutions
         sizes = list(self.stride), padding, list(self.kernel_size)
         output_padding = self._output_padding(input, output_size, *sizes, 2, list(self.dilation))
-        x = quantized(self, self.input_quantizer, input)
+        x = quantized(self.input_quantizer, input)
         weight = _swap_channels(self.weight_quantizer(self.effective_weight), self.groups)
         settings = self.stride, padding, output_padding, self.groups, self.dilation
         return F.conv_transpose2d(x, weight, self.effective_bias, *settings)

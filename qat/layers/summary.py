@@ -166,9 +166,9 @@ def _notes(model: nn.Module, trace: ModelTrace) -> dict[str, str]:
         if not isinstance(quantizer, Quantizer):
             continue
         if is_unset(quantizer):
-            notes[name] = "its range was never measured; train the model or load a trained state"
+            notes[name] = "its scale was never set; train the model or load a trained state"
         elif calls > 1:
-            notes[name] = f"runs {calls} times, and one range serves all inputs"
+            notes[name] = f"runs {calls} times, and one scale serves all inputs"
     return notes
 
 

@@ -35,13 +35,13 @@ def expect_state(model: nn.Module) -> nn.Module:
     return model
 
 
-def quantized(module: nn.Module, quantizer: Any, x: Tensor, **options: bool) -> Tensor:
-    """`quantizer(x)`; in eval mode of the module it warns, once, of a scale that nothing has set."""
-    may_be_unset = not module.training and getattr(quantizer, "unset", None) is not None
+def quantized(quantizer: Any, x: Tensor, **options: bool) -> Tensor:
+    """`quantizer(x)`; in eval mode it warns, once, of a scale that nothing has set."""
+    may_be_unset = not quantizer.training and getattr(quantizer, "unset", None) is not None
     if may_be_unset and not torch.compiler.is_compiling() and not EXAMPLE.get() and is_unset(quantizer):
         name, quantizer.unset = quantizer.unset[0], None
         warnings.warn(
-            f"{name}: its range was never measured, so the outputs mean nothing; train the model, load a "
+            f"{name}: its scale was never set, so the outputs mean nothing; train the model, load a "
             "trained state, or run it on a batch in training mode",
             stacklevel=2,
         )

@@ -203,7 +203,7 @@ class Classifier(LightningModule):
         flags = {key: value for key, value in self.state_dict().items() if key.endswith("_extra_state")}
         checkpoint["state_dict"] = checkpoint["state_dict"] | flags
         checkpoint["class_names"] = self.class_names and list(self.class_names)
-        settle_loops(checkpoint, self.trainer)
+        settle_loops(checkpoint, self)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         self.name_classes(checkpoint.get("class_names"), "the .ckpt file")

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from lightning import Trainer
+from lightning import LightningModule
 
 
-def settle_loops(ckpt: dict[str, Any], trainer: Trainer) -> None:
+def settle_loops(ckpt: dict[str, Any], module: LightningModule) -> None:
     """Rewrite the counters of Lightning's loops in a .ckpt file that is about to be written.
 
     As Lightning writes them, they depend on the hook that saves, and an epoch in which `max_steps` or
@@ -17,8 +17,9 @@ def settle_loops(ckpt: dict[str, Any], trainer: Trainer) -> None:
     fit = ckpt["loops"]["fit_loop"]
     epochs, batches = fit["epoch_progress"], fit["epoch_loop.batch_progress"]
     started, done = epochs["current"]["started"], batches["current"]["processed"]
-    if not started:  # nothing is trained yet
+    if not started:  # nothing is trained yet, and the module may have no trainer
         return
+    trainer = module.trainer
     if done >= trainer.num_training_batches:
         done, finished = 0, started
         _reset_counters(fit["epoch_loop.scheduler_progress"], ("current",))

@@ -13,7 +13,7 @@ import yaml
 from qat.experiment import RunsFailedError, compare, plan, read_comparison
 from qat.experiment.comparison import LIBRARY, MAIN
 from qat.experiment.options import build
-from qat.experiment.plan import BITS
+from qat.experiment.plan import BOTH_BITS
 from qat.memory import saved_bytes
 from qat.training.result import versions
 
@@ -121,7 +121,7 @@ def test_finished_runs_are_kept_whatever_is_added(tiny, tmp_path: Path) -> None:
 
 
 def test_a_run_that_becomes_part_of_a_sweep_is_kept_and_named_anew(tiny, tmp_path: Path) -> None:
-    key = ", ".join(BITS)
+    key = ", ".join(BOTH_BITS)
     compare(tiny("ste", "float"), tmp_path)
     before = results(tmp_path)["ste"]
     compare(
@@ -151,7 +151,7 @@ def test_a_difference_is_that_of_the_pair_as_it_is_now(tiny, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("setup", ALL)
 def test_each_setup_runs_and_says_what_its_layers_cost(tiny, tmp_path: Path, setup: str) -> None:
-    compare(tiny("float").pick([setup]).with_values(BITS, [2]), tmp_path)
+    compare(tiny("float").pick([setup]).with_values(BOTH_BITS, [2]), tmp_path)
     (result,) = results(tmp_path).values()
     if setup == "float":
         assert "summary" not in result

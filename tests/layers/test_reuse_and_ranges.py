@@ -25,7 +25,7 @@ def test_one_range_for_calls_of_very_different_size_is_warned_of(factor: float) 
     x = torch.rand(4, 8)
     with pytest.warns(UserWarning, match=r"a runs 2 times with one range for all inputs, .*magnitudes are"):
         model = quantize(TwoCalls(factor), Quantization(input_bits=4), x)
-    assert summary(model, x).notes == {"a": "runs 2 times, and one range serves all inputs"}
+    assert summary(model, x).notes == {"a": "runs 2 times, and one scale serves all inputs"}
     assert "note: a: runs 2 times" in str(summary(model, x))
 
 
@@ -132,7 +132,7 @@ def test_ranges_that_nothing_has_set_are_named_once(name: str) -> None:
 
     model = build(torch.zeros_like(x))
     assert set(summary(model, x).notes) == {"0", "1"}
-    with pytest.warns(UserWarning, match=r"^[01]: its range was never measured") as warned:
+    with pytest.warns(UserWarning, match=r"^[01]: its scale was never set") as warned:
         model(x)
     assert len(warned) == 2
     model(x)  # only once

@@ -59,8 +59,7 @@ def test_blocks_may_be_named() -> None:
         ({"model": PLAIN}, f"checkpoint must name the blocks of {PLAIN}, which has neither stem nor blocks"),
     ],
 )
-def test_bad_cases(case: dict, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qat.training.network.import_module", lambda _: __import__("sys").modules[__name__])
+def test_bad_cases(case: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Workload(**case).build(MODES[PACKED_CHECKPOINTED])
 

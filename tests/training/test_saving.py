@@ -48,7 +48,7 @@ def test_the_best_file_has_the_weights_that_were_measured(run: Path) -> None:
     model.load_state_dict(ckpt["state_dict"])
     trainer = Trainer(**CPU, enable_progress_bar=False, limit_val_batches=2, barebones=False)
     (measured,) = trainer.validate(model, ImageData(), verbose=False)
-    assert measured["val_accuracy"] == score.item() > 0.2
+    assert measured["val_accuracy"] == score.item() > 0.1
 
 
 def test_no_file_holds_a_path(run: Path) -> None:
