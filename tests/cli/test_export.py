@@ -130,7 +130,7 @@ def test_sizes(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["RUN", "--out", "no/where.onnx"], "path must lie in a folder that exists, got no/where.onnx"),
         (
             ["RUN", "--ckpt_path", "other.ckpt"],
-            "ckpt_path other.ckpt is of another quantization than this configuration",
+            "model.quantization.weight_bits must be 2, that of ckpt_path other.ckpt",
         ),
         (["other.ckpt"], "data must be named with --data"),
         (["RUN", "--opsett", "21"], "unknown option 'opsett'; nearest: opset"),

@@ -283,7 +283,7 @@ def test_results_of_another_schema_are_named_and_ignored(
         ({"a": {"model.quantization.weight_bits": 9}}, {}, "a: weight_bits must be one of"),
         ({"a": {"trainer.limit_train_batches": 1e-6}}, {}, "a: trainer.limit_train_batches must be at"),
         ({"a": {"trainer.gradient_clip_val": -1}}, {}, "a: trainer.gradient_clip_val must be >= 0"),
-        ({"a": {"data.batch_size": 10**20}}, {}, "a: batch_size must be at least 1 image, and below 2"),
+        ({"a": {"data.batch_size": 10**20}}, {}, "a: batch_size must be 1 to 2"),
         ({"a": {"model.quantization.rounding": "no.such"}}, {}, "a: rounding 'no.such': there is no"),
         ({"a": {"model.quantization.rounding": "os.system"}}, {}, "a: rounding must not come from Python's"),
         ({"a": {"model.name": "resnet9"}}, {}, "a: unknown model 'resnet9'; nearest: resnet8"),
