@@ -115,7 +115,7 @@ class Scale(nn.Module):
 def _load_as_float32(scale: Scale, state: dict[str, Any], prefix: str, *_: Any) -> None:
     """Change tensors of another dtype before they are loaded; `assign=True` would keep their dtype."""
     for name in scale.state_dict():
-        if (x := state.get(prefix + name)) is not None:
+        if isinstance(x := state.get(prefix + name), Tensor):
             state[prefix + name] = x.to(torch.float32)
 
 
