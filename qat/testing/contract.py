@@ -49,5 +49,5 @@ def changed(before: dict[str, Tensor], after: dict[str, Tensor]) -> list[str]:
 
 
 def same(a: Tensor, b: Tensor) -> bool:
-    """Equal to the last bit, in shape and dtype; NaN equals NaN."""
-    return a.shape == b.shape and a.dtype == b.dtype and torch.equal(a.nan_to_num(), b.nan_to_num())
+    """Equal values, shape and dtype; NaN equals NaN."""
+    return a.shape == b.shape and a.dtype == b.dtype and torch.allclose(a, b, rtol=0, atol=0, equal_nan=True)

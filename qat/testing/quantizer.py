@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
 
 from qat.gradients.check import Finding, Verdict, check_gradient
 from qat.memory import Checkpointed, packed_activations
@@ -56,6 +57,9 @@ def check_quantizer(
     for part, lost in PARTS.items():
         if not hasattr(quantizer, part):
             found.append(Finding(part, "note", f"it has no `{part}`: {lost}"))
+    if not any(finding.status == "failed" for finding in found) and not _is_packed(quantizer, x):
+        why = "packing knows the built-in roundings and the forward of `Quantizer` alone"
+        found.append(Finding("packed", "note", f"its values stay floats: {why}"))
     if gradient is not None:
         evaluated = _fresh(quantizer).eval()
         few = x[:, :2, :2, :2].double() if x.dim() == 4 else x.flatten()[:16].double()
@@ -212,6 +216,21 @@ def _packed(quantizer: nn.Module, x: Tensor) -> Iterator[str]:
     with packed_activations():
         blocks[1](x).sum().backward()
     yield from _unequal(blocks[0], blocks[1], "packing")
+
+
+def _is_packed(quantizer: nn.Module, x: Tensor) -> bool:
+    """Whether packing keeps codes of the values, and no float for each element."""
+    kept: list[Tensor] = []
+
+    def keep(saved: Tensor) -> Tensor:
+        kept.append(saved)
+        return saved
+
+    with saved_tensors_hooks(keep, lambda saved: saved), packed_activations():
+        quantized = _fresh(quantizer)(x.clone().requires_grad_())
+        kept.clear()  # what the quantizer itself needs
+        quantized * quantized
+    return not any(t.is_floating_point() and t.numel() == x.numel() for t in kept)
 
 
 def _unequal(plain: nn.Module, other: nn.Module, what: str) -> Iterator[str]:

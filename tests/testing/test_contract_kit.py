@@ -20,6 +20,7 @@ from qat.quantizers import (
     Scale,
 )
 from qat.testing import check_quantizer, check_rounding, check_scale
+from qat.testing.contract import same
 
 SIGNED, UNSIGNED = IntGrid(4), IntGrid(4, signed=False)
 SCALES = [
@@ -248,7 +249,28 @@ class _LateShape(_Plain):
 def test_a_plain_module_is_told_what_goes_without_it():
     verdict = check_quantizer(_Plain())
     assert verdict.ok
-    assert {f.check for f in verdict.findings if f.status == "note"} == {"codes", "observe", "freeze"}
+    assert {f.check for f in verdict.findings if f.status == "note"} == {
+        "codes",
+        "observe",
+        "freeze",
+        "packed",
+    }
+
+
+def test_packing_is_stated_for_each_quantizer():
+    def notes(rounding):
+        quantizer = Quantizer(SIGNED, ObservedScale(7, "ema"), rounding)
+        return [f.check for f in check_quantizer(quantizer).findings if f.status == "note"]
+
+    assert notes(round_ste) == []
+    assert notes(half_up) == ["packed"]
+
+
+def test_nan_is_no_zero_and_infinity_no_number():
+    assert same(torch.tensor([torch.nan, torch.inf]), torch.tensor([torch.nan, torch.inf]))
+    assert not same(torch.tensor([torch.nan]), torch.tensor([0.0]))
+    assert not same(torch.tensor([torch.inf]), torch.tensor([torch.finfo(torch.float32).max]))
+    assert not same(torch.zeros(1), torch.zeros(1, dtype=torch.float64))
 
 
 @pytest.mark.parametrize(
