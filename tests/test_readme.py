@@ -43,11 +43,12 @@ def test_the_python_runs(beside_configs: Path, capsys: pytest.CaptureFixture[str
         assert int(capsys.readouterr().out.splitlines()[-1]) > 0
 
 
-def test_compare_commands_run(beside_configs: Path) -> None:
-    # One epoch of one setup on the embedded data: what is tested is that the options are right.
+def test_compare_commands_run(beside_configs: Path, images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # One epoch of one setup on tiny images: what is tested is that the options are right.
+    monkeypatch.setenv("QAT_DATA", str(images))
     short = [
         "--data",
-        "mnist5k",
+        "folder",
         "--epochs",
         "1",
         "--setups",
@@ -55,7 +56,7 @@ def test_compare_commands_run(beside_configs: Path) -> None:
         "--seeds",
         "0",
         "--batch_size",
-        "500",
+        "20",
         "--jobs",
         "1",
     ]
@@ -79,10 +80,10 @@ def test_train_commands_run_in_their_order(beside_configs: Path) -> None:
         main(["train", *argv, *epochs, "--data.name", "mnist5k", "--trainer.enable_progress_bar", "false"])
 
 
-def test_export_commands_run(beside_configs: Path) -> None:
-    quick = ["--data.name", "mnist5k", "--trainer.max_epochs", "1", "--trainer.limit_train_batches", "3"]
-    quiet = ["--trainer.enable_progress_bar", "false", "--trainer.limit_val_batches", "1"]
-    main(["train", "fit", "--config", "configs/mnist_w4a4_deployable.yaml", *quick, *quiet])
+def test_export_commands_run(beside_configs: Path, images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QAT_DATA", str(images))
+    quick = ["--data.name", "folder", "--trainer.max_epochs", "1", "--trainer.enable_progress_bar", "false"]
+    main(["train", "fit", "--config", "configs/mnist_w4a4_deployable.yaml", *quick])
     for argv in commands("export.py"):
         main(["export", *argv])
     assert {path.name for path in beside_configs.glob("model.*")} == {"model.onnx", "model.c", "model.npz"}

@@ -42,7 +42,7 @@ class _Barriers:
                 self.readers.setdefault(name, []).append(node)
 
     def add(self) -> None:
-        inexact = {node.input[0] for node in self.nodes if self._rounds_its_bias(node)}
+        inexact = {self._before_moved(node.input[0]) for node in self.nodes if self._rounds_its_bias(node)}
         del self.graph.node[:]
         renamed: dict[str, str] = {}
         for node in self.nodes:
@@ -80,8 +80,13 @@ class _Barriers:
 
     def _scale_of(self, name: str) -> NDArray[Any] | None:
         """The scale of a value that comes from DequantizeLinear, `()` or `(C,)`; otherwise None."""
-        node = self.makers.get(name)
+        node = self.makers.get(self._before_moved(name))
         return self.constants[node.input[1]] if node and node.op_type == "DequantizeLinear" else None
+
+    def _before_moved(self, name: str) -> str:
+        """The value from which operators that are moved make this one."""
+        node = self.makers.get(name)
+        return self._before_moved(node.input[0]) if node and node.op_type in MOVED else name
 
     def _next_scales(self, name: str) -> list[float]:
         """The scales of the grids that a value goes to, directly or through operators that are moved."""

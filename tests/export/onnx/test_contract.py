@@ -95,22 +95,24 @@ def test_a_network_that_normalizes_its_input(bits: int, deployable: bool) -> Non
     refuse_file(model, images, 21)
 
 
-def test_a_bias_that_integers_cannot_hold_stays_a_float() -> None:
-    """Where onnxruntime merges a layer into integers, it rounds the bias to the unit of the sums."""
+def two_convolutions(*between: nn.Module) -> nn.Module:
     torch.manual_seed(0)
-    net = nn.Sequential(nn.Conv2d(2, 5, 3), nn.ReLU(), nn.Conv2d(5, 4, 3), nn.Flatten())
-    model, images = calibrated(net, False, weight_bits=5, activation_bits=8, first_last_bits=5)
+    return nn.Sequential(nn.Conv2d(2, 5, 3), nn.ReLU(), *between, nn.Conv2d(5, 4, 3), nn.Flatten())
+
+
+@pytest.mark.parametrize("between", [(), (nn.MaxPool2d(2, 1),)], ids=["directly", "after a pool"])
+def test_a_bias_that_integers_cannot_hold_stays_a_float(between: tuple[nn.Module, ...]) -> None:
+    """Where onnxruntime merges a layer into integers, it rounds the bias to the unit of the sums."""
+    options = {"weight_bits": 5, "activation_bits": 8, "first_last_bits": 5}
+    model, images = calibrated(two_convolutions(*between), False, **options)
     content = onnx_bytes(model, (images,), 21, False, "")
     assert "Max" in [node.op_type for node in onnx.load_from_string(content).graph.node]
     done = verify(model, content, torch.cat([images, 20 * images]))
     assert done.on.within == done.off.within == 16
-    deployable, images = calibrated(net_again(), False, weight_bits=8, activation_bits=8, deployable=True)
-    content = onnx_bytes(
-        deployable, (images,), 21, False, ""
-    )  # there it is a multiple, and integers are faster
+
+
+def test_a_bias_that_integers_hold_stays_an_integer() -> None:
+    options = {"weight_bits": 8, "activation_bits": 8, "deployable": True}
+    model, images = calibrated(two_convolutions(), False, **options)
+    content = onnx_bytes(model, (images,), 21, False, "")
     assert "Max" not in [node.op_type for node in onnx.load_from_string(content).graph.node]
-
-
-def net_again() -> nn.Module:
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Conv2d(2, 5, 3), nn.ReLU(), nn.Conv2d(5, 4, 3), nn.Flatten())
