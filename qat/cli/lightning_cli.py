@@ -13,7 +13,6 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.plugins import CheckpointIO
 from lightning.pytorch.strategies import DDPStrategy
-from lightning.pytorch.strategies.launchers import _MultiProcessingLauncher
 
 from qat.cli.config_file import GROUPS, ConfigFile, check_classes
 from qat.cli.parser import OneLineParser, program
@@ -23,6 +22,7 @@ from qat.quantizers import Scale
 from qat.training.ckpt import check_resumable, check_same_batches, load_state, read_ckpt
 from qat.training.classifier import Classifier
 from qat.training.health import Health
+from qat.training.lightning_private import copies_process
 from qat.training.limits import check_batches, check_trainer
 from qat.training.ranks import StopTogether
 from qat.training.saving import Best, Last, WholeCkpts
@@ -169,7 +169,7 @@ class TrainCLI(LightningCLI):
                 f"trainer.num_nodes {nodes} needs a cluster: start the run on each machine with torchrun or "
                 f"SLURM, or set {', '.join(sorted(ADDRESS))}; on one machine, leave it out"
             )
-        if isinstance(strategy.launcher, _MultiProcessingLauncher):
+        if copies_process(self.trainer):
             given = f"got {self.config.trainer.strategy}; give ddp, which starts them anew"
             raise ValueError(f"trainer.strategy must not copy this process to start others, {given}")
 

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from qat.gradients import round_zero
 from qat.layers import Quantization
 from qat.training import Classifier
-from qat.training.classifier import dropout_seed
+from qat.training.resuming import dropout_seed
 
 FLOAT = Quantization(weight_bits=32, activation_bits=32, first_last_bits=32, input_bits=32)
 SMALL: dict[str, Any] = {"options": {"width": 4}}
