@@ -6,7 +6,6 @@ from contextlib import nullcontext
 from typing import Any
 
 import torch
-from jsonargparse import Namespace
 from lightning import Trainer
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.pytorch.callbacks import ModelCheckpoint
@@ -14,10 +13,11 @@ from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.plugins import CheckpointIO
 from lightning.pytorch.strategies import DDPStrategy
 
-from qat.cli.config_file import GROUPS, ConfigFile, check_classes
+from qat.cli.config_file import ConfigFile, check_classes
 from qat.cli.parser import OneLineParser, program
 from qat.cli.run_folder import SaveConfig, ShowSummary, check_writable, new_version
 from qat.data import ImageData, data_shape
+from qat.options import GROUPS
 from qat.quantizers import Scale
 from qat.training.ckpt import check_resumable, check_same_batches, load_state, read_ckpt
 from qat.training.classifier import Classifier
@@ -79,9 +79,10 @@ class TrainCLI(LightningCLI):
 
     def add_core_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         # What this package is about first, Lightning's many options last.
-        parser.add_lightning_class_args(Classifier, "model")
-        parser.add_lightning_class_args(ImageData, "data")
-        parser.add_lightning_class_args(Trainer, "trainer")
+        # Not Lightning's own method, with which options may be files that `read_yaml` does not read.
+        parser.add_class_arguments(Classifier, "model", fail_untyped=False)
+        parser.add_class_arguments(ImageData, "data", fail_untyped=False)
+        parser.add_class_arguments(Trainer, "trainer", fail_untyped=False, instantiate=False)
         # "auto" would take Apple's GPU, and "auto" devices would let the machine decide the batches.
         accelerator = "cuda" if torch.cuda.is_available() else "cpu"
         parser.set_defaults({"trainer.accelerator": accelerator, "trainer.devices": 1})
@@ -95,12 +96,11 @@ class TrainCLI(LightningCLI):
         parser.link_arguments(data, "model.classes", compute_fn=lambda *names: data_shape(*names)[1])
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
+        for group in (*GROUPS, "model.quantization"):
+            if any(word.partition("=")[0] == f"--{group}" for word in args):
+                raise ValueError(f"{group} is a group: give --{group}.OPTION VALUE, or a file with --config")
         self.config = options = parser.parse_args(args)
         check_classes(options)
-        for group in (*GROUPS, "model.quantization"):
-            if not isinstance(options[group], Namespace):
-                rule = f"{group} must be a group of options, got {options[group]}"
-                raise ValueError(f"{rule}; see {parser.prog} --help")
         seed = options.seed_everything
         if not 0 <= seed < 2**32:
             raise ValueError(f"seed_everything must be 0 to 2^32 - 1, got {seed}; any small number will do")

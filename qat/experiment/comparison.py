@@ -10,11 +10,11 @@ from typing import Any
 
 from qat.experiment.options import defaults, plain_values
 from qat.names import unknown_name
+from qat.options import GROUPS
 from qat.yaml_file import read_yaml
 
 MAIN = Path(__file__).with_name("compare.yaml")  # the main job, which `configs/compare.yaml` repeats
 LIBRARY = Path(__file__).with_name("more_setups.yaml")  # setups that any comparison may pick by name
-GROUPS = ("model", "data", "trainer")
 KEYS = dict.fromkeys((*GROUPS, "setups", "sweep"), Mapping) | dict.fromkeys(("seeds", "equal"), list)
 # A folder's name on any system; `aux.x` is a device on Windows, too.
 NAME = re.compile(r"(?!(con|prn|aux|nul|(com|lpt)\d)(\.|$))\w[\w.+-]{0,63}", re.ASCII | re.IGNORECASE)

@@ -3,7 +3,7 @@
 import inspect
 import json
 from argparse import ArgumentError
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache, reduce
 from operator import getitem
 from typing import Any
@@ -13,7 +13,7 @@ from jsonargparse import ArgumentParser
 from lightning import Callback, Trainer
 
 from qat.data import ImageData, data_shape
-from qat.options import explain
+from qat.options import by_name, check_place, explain
 from qat.training.classifier import Classifier
 from qat.training.limits import LIMITS, check_trainer
 from qat.training.saving import WholeCkpts
@@ -53,31 +53,19 @@ def plain_values(options: Mapping[str, Any]) -> dict[str, Any]:
         ValueError: an option does not exist or is given twice, or a value does not fit.
     """
     given: dict[str, Any] = {}
-    for name, value in _by_name(options):
+    for name, value in by_name(options, defaults()):
         if name in given:
             raise ValueError(f"{name} must be given once, got {given[name]!r} and {value!r}")
-        if any(option.startswith(f"{name}.") for option in defaults()):
-            raise ValueError(f"{name} must be a group of options, got {value!r}")
+        check_place(name, value, defaults())
         if name not in defaults() and name.removeprefix("trainer.") in OF_TRAINER:
             free = ", ".join(TRAINER_OPTIONS)
             raise ValueError(f"{name} is set by the comparison itself; the options of trainer are {free}")
-        if value is None and defaults().get(name) is not None:
-            raise ValueError(f"{name} must not be null; leave it out for its default, {defaults()[name]!r}")
         given[name] = value
     try:
         full = resolve(given)
     except ArgumentError as error:
         raise ValueError(explain(str(error), dict.fromkeys(defaults(), ""))) from error
     return {name: reduce(getitem, name.split("."), full) for name in given}
-
-
-def _by_name(options: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in options.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, Mapping) and name not in defaults():
-            yield from _by_name(value, f"{name}.")
-        else:
-            yield name, value
 
 
 def resolve(options: Mapping[str, Any]) -> dict[str, Any]:
