@@ -3,9 +3,13 @@
 A line names the option, the rule, the value and the remedy.
 """
 
+import pickle
 import re
 from collections.abc import Iterator, Mapping
+from numbers import Integral
 from typing import Any
+
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 
 from qat.names import one_line, unknown_name
 
@@ -33,6 +37,8 @@ REWORDED = {
 }
 
 
+# What building a run raises where an option, a file or the data does not fit.
+BAD_INPUT = (ValueError, OSError, pickle.UnpicklingError, MisconfigurationException)
 GROUPS = ("model", "data", "trainer")  # of the options of training
 
 
@@ -54,6 +60,12 @@ def check_place(name: str, value: Any, defaults: Mapping[str, Any]) -> None:
         raise ValueError(f"{name} must be a group of options, got {value!r}")
     if value is None and defaults.get(name) is not None:
         raise ValueError(f"{name} must not be null; leave it out for its default, {defaults[name]!r}")
+
+
+def check_seed(name: str, seed: object) -> None:
+    """Raise ValueError unless the option `name` is a seed of a run."""
+    if not isinstance(seed, Integral) or isinstance(seed, bool) or not 0 <= int(seed) < 2**32:
+        raise ValueError(f"{name} must be 0 to 2^32 - 1, got {seed!r}; any small number will do")
 
 
 def explain(message: str, options: Mapping[str, str]) -> str:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
-import torch
 from lightning import Trainer
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.pytorch.callbacks import ModelCheckpoint
@@ -17,13 +16,13 @@ from qat.cli.config_file import ConfigFile, check_classes
 from qat.cli.parser import OneLineParser, program
 from qat.cli.run_folder import SaveConfig, ShowSummary, check_writable, new_version
 from qat.data import ImageData, data_shape
-from qat.options import GROUPS
+from qat.options import GROUPS, check_seed
 from qat.quantizers import Scale
 from qat.training.ckpt import check_resumable, check_same_batches, load_state, read_ckpt
 from qat.training.classifier import Classifier
 from qat.training.health import Health
 from qat.training.lightning_private import copies_process
-from qat.training.limits import check_batches, check_trainer
+from qat.training.limits import check_batches, check_trainer, refusals_of_trainer, trainer_defaults
 from qat.training.ranks import StopTogether
 from qat.training.saving import Best, Last, WholeCkpts
 
@@ -83,10 +82,9 @@ class TrainCLI(LightningCLI):
         parser.add_class_arguments(Classifier, "model", fail_untyped=False)
         parser.add_class_arguments(ImageData, "data", fail_untyped=False)
         parser.add_class_arguments(Trainer, "trainer", fail_untyped=False, instantiate=False)
-        # "auto" would take Apple's GPU, and "auto" devices would let the machine decide the batches.
-        accelerator = "cuda" if torch.cuda.is_available() else "cpu"
-        parser.set_defaults({"trainer.accelerator": accelerator, "trainer.devices": 1})
-        parser.set_defaults({"trainer.max_epochs": 5, "trainer.default_root_dir": "runs"})
+        # "auto" devices would let the machine decide the batches.
+        here = {"trainer.devices": 1, "trainer.default_root_dir": "runs"}
+        parser.set_defaults(trainer_defaults() | here)
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         parser.link_arguments("seed_everything", "model.seed")
@@ -101,9 +99,7 @@ class TrainCLI(LightningCLI):
                 raise ValueError(f"{group} is a group: give --{group}.OPTION VALUE, or a file with --config")
         self.config = options = parser.parse_args(args)
         check_classes(options)
-        seed = options.seed_everything
-        if not 0 <= seed < 2**32:
-            raise ValueError(f"seed_everything must be 0 to 2^32 - 1, got {seed}; any small number will do")
+        check_seed("seed_everything", options.seed_everything)
         check_trainer(vars(options.trainer), options.model.float_epochs)
         if options.ckpt_path is None and self.name != "fit":
             raise ValueError(f"{self.name} needs --ckpt_path, the .ckpt file to evaluate")
@@ -133,11 +129,8 @@ class TrainCLI(LightningCLI):
         plugins = list(plugins) if isinstance(plugins, list) else [plugins]
         if not any(isinstance(plugin, CheckpointIO) for plugin in plugins):
             plugins.append(WholeCkpts())
-        try:
+        with refusals_of_trainer(options.accelerator):
             return super().instantiate_trainer(callbacks=callbacks, plugins=plugins, **kwargs)
-        except Exception as error:  # Lightning refuses its many options with errors of many types
-            hint = "" if options.accelerator == "cpu" else " (on any machine: --trainer.accelerator cpu)"
-            raise ValueError(f"trainer: {error}{hint}") from error
 
     def after_instantiate_classes(self) -> None:
         """Refuse a .ckpt file or data that does not fit, before anything is written."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from qat.experiment.options import defaults, plain_values
 from qat.names import unknown_name
-from qat.options import GROUPS
+from qat.options import GROUPS, check_seed
 from qat.yaml_file import read_yaml
 
 MAIN = Path(__file__).with_name("compare.yaml")  # the main job, which `configs/compare.yaml` repeats
@@ -52,8 +52,7 @@ class Comparison:
 
     def __post_init__(self) -> None:
         for seed in check_list("seeds", self.seeds):
-            if type(seed) is not int or not 0 <= seed < 2**32:
-                raise ValueError(f"seeds must be 0 to 2^32 - 1; got {seed}")
+            check_seed("seeds", seed)
         for pair in self.equal:
             if pair not in permutations(self.setups, 2):
                 setups = ", ".join(self.setups)

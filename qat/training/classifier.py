@@ -54,7 +54,8 @@ class Classifier(ResumableModule):
         learning_rate: peak of the one-cycle schedule, > 0.
         weight_decay: weight decay of convolution and linear weights, >= 0. It changes a weight even if its
             gradient is zero.
-        seed: decides every random draw of a training epoch (dropout), together with epoch and process, >= 0.
+        seed: decides every random draw of a training epoch (dropout), together with epoch and process, 0 to
+            2^32 - 1.
         teacher: the .ckpt file of a (float) run for distillation: the network is also trained on the logits
             of this run. None: no teacher.
         distillation: how the distance to the teacher's logits is measured, `kl` or `huber`.

@@ -47,7 +47,7 @@ def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
         (["--model", "resnet9"], "unknown model 'resnet9'; nearest: resnet8"),
         (["--loss", "hubr"], "loss: unknown name 'hubr'; nearest: huber"),
         (["--data", "mnist5"], "data: unknown name 'mnist5'; nearest: mnist"),
-        (["--epochs", "0"], "epochs must be at least 1, one more than model.float_epochs; got 0"),
+        (["--epochs", "0"], "trainer.max_epochs must be at least 1, got 0"),
         (["--epochs", "many"], "epochs must be an integer, got many"),
         (["--seeds", "a"], "error: seeds must be an integer, got a"),
         (["--bits", ""], "error: bits must be an integer, got nothing"),

@@ -121,11 +121,11 @@ def test_a_file_runs_no_program(case: str, capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize(
     ("rounding", "part"),
     [
-        ("os.system", "must not come from Python's own library"),
-        ("sys.exit", "must not come from Python's own library"),
-        ("builtins.exec", "must not come from Python's own library"),
-        ("subprocess.run", "must not come from Python's own library"),
-        ("mine.os.system", "must be a function of your own, got 'mine.os.system' of Python's posix"),
+        ("os.system", "must be user-defined, not of Python's own library"),
+        ("sys.exit", "must be user-defined, not of Python's own library"),
+        ("builtins.exec", "must be user-defined, not of Python's own library"),
+        ("subprocess.run", "must be user-defined, not of Python's own library"),
+        ("mine.os.system", "not of Python's own library (posix); got 'mine.os.system'"),
         ("mine.Rounding", "give its apply; got <class 'mine.Rounding'>"),
         ("mine.half", "unknown name in mine 'half'; nearest: half_up"),
         ("mine.none", "rounding must return a tensor for a tensor"),

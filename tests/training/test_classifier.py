@@ -103,7 +103,8 @@ def test_zero_gradient_leaves_weights_where_they_were() -> None:
         ({"classes": 1}, "classes must be at least 2, got 1"),
         ({"learning_rate": 0.0}, "learning_rate must be > 0 and finite, got 0.0"),
         ({"weight_decay": float("nan")}, "weight_decay must be >= 0 and finite, got nan"),
-        ({"seed": -1}, "seed must be >= 0, got -1"),
+        ({"seed": -1}, r"seed must be 0 to 2\^32 - 1, got -1"),
+        ({"seed": 2**32}, r"seed must be 0 to 2\^32 - 1, got 4294967296"),
         ({"checkpoint": ["block.*"]}, "blocks"),
     ],
 )
