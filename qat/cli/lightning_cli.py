@@ -10,14 +10,12 @@ from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.plugins import CheckpointIO
-from lightning.pytorch.strategies import DDPStrategy
 
 from qat.cli.config_file import ConfigFile, check_classes
 from qat.cli.parser import OneLineParser, program
 from qat.cli.run_folder import SaveConfig, ShowSummary, check_writable, new_version
 from qat.data import ImageData, data_shape
 from qat.options import GROUPS, check_seed
-from qat.quantizers import Scale
 from qat.training.ckpt import check_resumable, check_same_batches, load_state, read_ckpt
 from qat.training.classifier import Classifier
 from qat.training.health import Health
@@ -143,7 +141,8 @@ class TrainCLI(LightningCLI):
                 check_resumable(ckpt, ckpt_path, self.model.hparams, self.trainer)
             load_state(ckpt, ckpt_path, self.model)
         if fits:
-            self._check_strategy()
+            for callback in self.model.configure_callbacks():
+                callback.setup(self.trainer, self.model, "fit")
             self.model.load_teacher()
             self.model.load_start()  # nothing to do in a resumed run
         self.datamodule.prepare_data()
@@ -165,17 +164,3 @@ class TrainCLI(LightningCLI):
         if copies_process(self.trainer):
             given = f"got {self.config.trainer.strategy}; give ddp, which starts them anew"
             raise ValueError(f"trainer.strategy must not copy this process to start others, {given}")
-
-    def _check_strategy(self) -> None:
-        """Refuse a strategy that waits for gradients of learned scales in phases that compute none."""
-        name = self.config.trainer.strategy
-        # A user who gives the strategy as a class with arguments decides this.
-        waits = isinstance(name, str) and "find_unused_parameters_true" not in name
-        phases = any(self.model.hparams[key] not in (0, None) for key in ("float_epochs", "freeze_epoch"))
-        scales = [module for module in self.model.modules() if isinstance(module, Scale)]
-        learned = any(list(scale.parameters()) for scale in scales)
-        if isinstance(self.trainer.strategy, DDPStrategy) and waits and phases and learned:
-            raise ValueError(
-                "float_epochs and freeze_epoch with learned scales on several devices need "
-                "--trainer.strategy ddp_find_unused_parameters_true"
-            )

@@ -4,6 +4,7 @@
 """
 
 from lightning import Trainer
+from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.strategies.launchers import _MultiProcessingLauncher
 
 
@@ -28,3 +29,9 @@ def is_inside_step(trainer: Trainer) -> bool:
 def copies_process(trainer: Trainer) -> bool:
     """Whether the trainer's strategy copies this process, by fork or spawn, to start the others."""
     return isinstance(trainer.strategy.launcher, _MultiProcessingLauncher)
+
+
+def needs_all_gradients(trainer: Trainer) -> bool:
+    """Whether the trainer's strategy waits for a gradient of each parameter in each step."""
+    strategy = trainer.strategy
+    return isinstance(strategy, DDPStrategy) and not strategy._ddp_kwargs.get("find_unused_parameters", False)

@@ -51,7 +51,7 @@ def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
         (["--epochs", "many"], "epochs must be an integer, got many"),
         (["--seeds", "a"], "error: seeds must be an integer, got a"),
         (["--bits", ""], "error: bits must be an integer, got nothing"),
-        (["--seeds", "-1"], "seeds must be 0 to 2^32 - 1; got -1"),
+        (["--seeds", "-1"], "seeds must be 0 to 2^32 - 1, got -1"),
         (["--learning_rate", "0"], "learning_rate must be > 0"),
         (["--epoch", "3"], "unknown option 'epoch'; nearest: epochs"),
         (["--bit", "3"], "unknown option 'bit'; nearest: "),

@@ -8,10 +8,17 @@ import pytest
 import torch
 from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.strategies import DDPStrategy
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from qat.training.lightning_private import copies_process, is_inside_step, load_loader_states, set_logged_step
+from qat.training.lightning_private import (
+    copies_process,
+    is_inside_step,
+    load_loader_states,
+    needs_all_gradients,
+    set_logged_step,
+)
 
 CHECKED = ("2.6",)
 
@@ -100,3 +107,16 @@ def test_the_logged_step(tmp_path: Path) -> None:
 def test_strategies_that_copy_the_process(strategy: str, copies: bool, tmp_path: Path) -> None:
     devices = 1 if strategy == "auto" else 2
     assert copies_process(trainer(tmp_path, strategy=strategy, devices=devices)) is copies
+
+
+@pytest.mark.parametrize(
+    ("strategy", "needs"),
+    [
+        ("ddp", True),
+        ("ddp_find_unused_parameters_true", False),
+        (DDPStrategy(find_unused_parameters=True), False),
+        ("auto", False),
+    ],
+)
+def test_strategies_that_need_all_gradients(strategy: Any, needs: bool, tmp_path: Path) -> None:
+    assert needs_all_gradients(trainer(tmp_path, strategy=strategy)) is needs
