@@ -1,5 +1,6 @@
 """Names that users give: glob patterns, import paths, and errors that list the nearest names."""
 
+import inspect
 import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -66,7 +67,8 @@ def imported(what: str, path: str, loads: bool = True) -> Any:
     """What an import path names: `module.name`, `module:name` or `module.Class.name`.
 
     Modules that are not loaded yet are imported, which runs their code, or refused where `loads` is False.
-    Python's own library is refused: it holds no network and no rounding, but functions that run programs.
+    Python's own library is refused, also where a module has imported from it: it holds no network and no
+    rounding, but functions that run programs.
 
     Raises:
         ValueError: there is no such module or name, or the module's code raises; the message calls the path
@@ -81,8 +83,12 @@ def imported(what: str, path: str, loads: bool = True) -> Any:
             raise ValueError(f"{what} {path!r}: module {name} is not imported")
         return import_module_of(what, path, name)
 
-    if first in sys.stdlib_module_names:
-        raise ValueError(f"{what} must not come from Python's own library, got {path!r}; name your own")
+    def refuse(module: str) -> None:
+        if module in sys.stdlib_module_names:
+            rule = f"{what} must be user-defined, not of Python's own library ({module})"
+            raise ValueError(f"{rule}; got {path!r}")
+
+    refuse(first)
     found: Any = module(first)
     for number, name in enumerate(names):
         inner = f"{found.__name__}.{name}" if isinstance(found, ModuleType) else ""
@@ -95,6 +101,8 @@ def imported(what: str, path: str, loads: bool = True) -> Any:
         else:
             owner = getattr(found, "__name__", type(found).__name__)
             raise unknown_name(f"name in {owner}", name, [each for each in dir(found) if each[:2] != "__"])
+    if isinstance(found, type) or inspect.isroutine(found):
+        refuse((found.__module__ or "").partition(".")[0])
     return found
 
 

@@ -1,7 +1,15 @@
-"""Turn a message of jsonargparse into one line that names the option, the rule, the value and the remedy."""
+"""Options in groups: a look at their values, and jsonargparse's messages in one line each.
 
+A line names the option, the rule, the value and the remedy.
+"""
+
+import pickle
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from numbers import Integral
+from typing import Any
+
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 
 from qat.names import one_line, unknown_name
 
@@ -22,12 +30,42 @@ REWORDED = {
     r"^Problems parsing config:": "config is not valid YAML:",
     r"^Unexpected config:": "config must hold groups such as model, data and trainer, got",
     r'^Linked "(.+?)" must be given via "(.+?)"\.': r"\1 follows from \2: set that instead",
-    r'^Parser key "(.+?)":\s+Unable to load config (.+?)\n.*': r"\1 must be a YAML file or \1.*, got \2",
     r'^Parser key "(.+?)": File does not exist: (.+)': r"\1 must be a YAML file, but there is none at \2",
     r'^Parser key "(.+?)":': r"\1:",
     r"^argument (?:-\w/)?--(\S+): expected one argument": r"\1 needs a value",
     r"^unrecognized arguments:": "options start with --, got",
 }
+
+
+# What building a run raises where an option, a file or the data does not fit.
+BAD_INPUT = (ValueError, OSError, pickle.UnpicklingError, MisconfigurationException)
+GROUPS = ("model", "data", "trainer")  # of the options of training
+
+
+def by_name(
+    options: Mapping[str, Any], defaults: Mapping[str, Any], prefix: str = ""
+) -> Iterator[tuple[str, Any]]:
+    """The values in nested mappings by dotted name; an option of `defaults` may be a mapping itself."""
+    for key, value in options.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping) and name not in defaults:
+            yield from by_name(value, defaults, f"{name}.")
+        else:
+            yield name, value
+
+
+def check_place(name: str, value: Any, defaults: Mapping[str, Any]) -> None:
+    """Raise ValueError for a value in the place of a group, or null in that of a default that is not null."""
+    if any(option.startswith(f"{name}.") for option in defaults):
+        raise ValueError(f"{name} must be a group of options, got {value!r}")
+    if value is None and defaults.get(name) is not None:
+        raise ValueError(f"{name} must not be null; leave it out for its default, {defaults[name]!r}")
+
+
+def check_seed(name: str, seed: object) -> None:
+    """Raise ValueError unless the option `name` is a seed of a run."""
+    if not isinstance(seed, Integral) or isinstance(seed, bool) or not 0 <= int(seed) < 2**32:
+        raise ValueError(f"{name} must be 0 to 2^32 - 1, got {seed!r}; any small number will do")
 
 
 def explain(message: str, options: Mapping[str, str]) -> str:

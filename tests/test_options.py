@@ -25,9 +25,6 @@ CASES = {
     "Parser key \"a\":\n - Expected a <class 'int'>\n - Expected a <class 'NoneType'>\n Given value: ": (
         "a must be an integer, got nothing"
     ),
-    "Parser key \"model\":\nUnable to load config 'no.yaml'\n  - Parser key: Unable": (
-        "model must be a YAML file or model.*, got 'no.yaml'"
-    ),
     "Parser key \"config\": File does not exist: '/no.yaml'": (
         "config must be a YAML file, but there is none at '/no.yaml'"
     ),

@@ -39,7 +39,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     # OpenMP reads this when torch is imported, which happens in the import below.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # else the profiler logs between the tables
-    sys.path.append(os.getcwd())  # noqa: PTH109 - user-defined networks and roundings are found here
+    here = os.getcwd()  # noqa: PTH109 - pathlib would be a slow import
+    if here not in sys.path:
+        sys.path.append(here)  # user-defined networks and roundings are found here
     try:
         module = import_module(f"qat.cli.{verb}")
     except KeyboardInterrupt:  # the imports take seconds

@@ -3,7 +3,6 @@
 import re
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -89,8 +88,7 @@ def check_function(
 
 
 def load(target: str) -> Callable[..., Any]:
-    """The function at `module:name` or `module.name`, also of a module in the current folder."""
-    sys.path.insert(0, str(Path.cwd()))
+    """The function at `module:name` or `module.name`."""
     function: Callable[..., Any] = imported("function", target)
     if not callable(function):
         raise ValueError(f"{target} must be a Function class or a callable, got {type(function).__name__}")

@@ -14,9 +14,9 @@ from lightning.pytorch.profilers import Profiler
 from lightning.pytorch.strategies import Strategy
 
 from qat.names import imported
+from qat.options import by_name, check_place
 from qat.yaml_file import read_yaml
 
-GROUPS = ("model", "data", "trainer")
 MERGED = ("model.options", "model.quantization.layers")  # a second file adds entries to those of the first
 OF_THE_DATA = "the data, data.name and data.data_root"
 # Options that follow from others, which is why a file must not set them.
@@ -44,18 +44,16 @@ class ConfigFile(ActionConfigFile):
         content = {} if (found := read_yaml(dest, value)) is None else found
         if not isinstance(content, dict):
             raise ValueError(f"{dest} must hold groups such as model, data and trainer, got {content!r}")
-        for group in GROUPS:
-            if group in content and not isinstance(_entry(content, group), dict):
-                raise ValueError(f"{group} must be a group of options, got {content[group]!r} in {value}")
-        for name, origin in FOLLOWS.items():
-            if _entry(content, name) is not None:
-                raise ValueError(f"{name} follows from {origin}: leave it out of {value}")
-        for name, default in parser.get_defaults().items():
-            group, _, last = name.rpartition(".")
-            values = _entry(content, group)
-            null = isinstance(values, dict) and values.get(last, default) is None
-            if null and default is not None and not name.startswith("trainer."):
-                raise ValueError(f"{name} must not be null; leave it out for its default, {default!r}")
+        # Null has a meaning for many options of the trainer.
+        known = parser.get_defaults().items()
+        defaults = {name: None if name.startswith("trainer.") else default for name, default in known}
+        for name, given in by_name(content, defaults):
+            if name in FOLLOWS and given is not None:
+                raise ValueError(f"{name} follows from {FOLLOWS[name]}: leave it out of {value}")
+            try:
+                check_place(name, given, defaults)
+            except ValueError as error:
+                raise ValueError(f"{value}: {error}") from error
         for name in MERGED:
             entries, earlier = _entry(content, name), cfg.get(name)
             if isinstance(entries, dict) and isinstance(earlier, dict):

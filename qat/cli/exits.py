@@ -1,16 +1,12 @@
 """How a verb ends early: one line on stderr and an exit code."""
 
-import pickle
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
-from lightning.fabric.utilities.exceptions import MisconfigurationException
-
 from qat.names import one_line
-
-BAD_INPUT = (ValueError, OSError, pickle.UnpicklingError, MisconfigurationException)  # before a run starts
+from qat.options import BAD_INPUT
 
 
 def leave(message: str, code: int) -> NoReturn:

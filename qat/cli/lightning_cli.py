@@ -5,25 +5,22 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
-import torch
-from jsonargparse import Namespace
 from lightning import Trainer
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.plugins import CheckpointIO
-from lightning.pytorch.strategies import DDPStrategy
-from lightning.pytorch.strategies.launchers import _MultiProcessingLauncher
 
-from qat.cli.config_file import GROUPS, ConfigFile, check_classes
+from qat.cli.config_file import ConfigFile, check_classes
 from qat.cli.parser import OneLineParser, program
 from qat.cli.run_folder import SaveConfig, ShowSummary, check_writable, new_version
 from qat.data import ImageData, data_shape
-from qat.quantizers import Scale
+from qat.options import GROUPS, check_seed
 from qat.training.ckpt import check_resumable, check_same_batches, load_state, read_ckpt
 from qat.training.classifier import Classifier
 from qat.training.health import Health
-from qat.training.limits import check_batches, check_trainer
+from qat.training.lightning_private import copies_process
+from qat.training.limits import check_batches, check_trainer, refusals_of_trainer, trainer_defaults
 from qat.training.ranks import StopTogether
 from qat.training.saving import Best, Last, WholeCkpts
 
@@ -79,13 +76,13 @@ class TrainCLI(LightningCLI):
 
     def add_core_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         # What this package is about first, Lightning's many options last.
-        parser.add_lightning_class_args(Classifier, "model")
-        parser.add_lightning_class_args(ImageData, "data")
-        parser.add_lightning_class_args(Trainer, "trainer")
-        # "auto" would take Apple's GPU, and "auto" devices would let the machine decide the batches.
-        accelerator = "cuda" if torch.cuda.is_available() else "cpu"
-        parser.set_defaults({"trainer.accelerator": accelerator, "trainer.devices": 1})
-        parser.set_defaults({"trainer.max_epochs": 5, "trainer.default_root_dir": "runs"})
+        # Not Lightning's own method, with which options may be files that `read_yaml` does not read.
+        parser.add_class_arguments(Classifier, "model", fail_untyped=False)
+        parser.add_class_arguments(ImageData, "data", fail_untyped=False)
+        parser.add_class_arguments(Trainer, "trainer", fail_untyped=False, instantiate=False)
+        # "auto" devices would let the machine decide the batches.
+        here = {"trainer.devices": 1, "trainer.default_root_dir": "runs"}
+        parser.set_defaults(trainer_defaults() | here)
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         parser.link_arguments("seed_everything", "model.seed")
@@ -95,15 +92,12 @@ class TrainCLI(LightningCLI):
         parser.link_arguments(data, "model.classes", compute_fn=lambda *names: data_shape(*names)[1])
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
+        for group in (*GROUPS, "model.quantization"):
+            if any(word.partition("=")[0] == f"--{group}" for word in args):
+                raise ValueError(f"{group} is a group: give --{group}.OPTION VALUE, or a file with --config")
         self.config = options = parser.parse_args(args)
         check_classes(options)
-        for group in (*GROUPS, "model.quantization"):
-            if not isinstance(options[group], Namespace):
-                rule = f"{group} must be a group of options, got {options[group]}"
-                raise ValueError(f"{rule}; see {parser.prog} --help")
-        seed = options.seed_everything
-        if not 0 <= seed < 2**32:
-            raise ValueError(f"seed_everything must be 0 to 2^32 - 1, got {seed}; any small number will do")
+        check_seed("seed_everything", options.seed_everything)
         check_trainer(vars(options.trainer), options.model.float_epochs)
         if options.ckpt_path is None and self.name != "fit":
             raise ValueError(f"{self.name} needs --ckpt_path, the .ckpt file to evaluate")
@@ -133,11 +127,8 @@ class TrainCLI(LightningCLI):
         plugins = list(plugins) if isinstance(plugins, list) else [plugins]
         if not any(isinstance(plugin, CheckpointIO) for plugin in plugins):
             plugins.append(WholeCkpts())
-        try:
+        with refusals_of_trainer(options.accelerator):
             return super().instantiate_trainer(callbacks=callbacks, plugins=plugins, **kwargs)
-        except Exception as error:  # Lightning refuses its many options with errors of many types
-            hint = "" if options.accelerator == "cpu" else " (on any machine: --trainer.accelerator cpu)"
-            raise ValueError(f"trainer: {error}{hint}") from error
 
     def after_instantiate_classes(self) -> None:
         """Refuse a .ckpt file or data that does not fit, before anything is written."""
@@ -150,7 +141,8 @@ class TrainCLI(LightningCLI):
                 check_resumable(ckpt, ckpt_path, self.model.hparams, self.trainer)
             load_state(ckpt, ckpt_path, self.model)
         if fits:
-            self._check_strategy()
+            for callback in self.model.configure_callbacks():
+                callback.setup(self.trainer, self.model, "fit")
             self.model.load_teacher()
             self.model.load_start()  # nothing to do in a resumed run
         self.datamodule.prepare_data()
@@ -169,20 +161,6 @@ class TrainCLI(LightningCLI):
                 f"trainer.num_nodes {nodes} needs a cluster: start the run on each machine with torchrun or "
                 f"SLURM, or set {', '.join(sorted(ADDRESS))}; on one machine, leave it out"
             )
-        if isinstance(strategy.launcher, _MultiProcessingLauncher):
+        if copies_process(self.trainer):
             given = f"got {self.config.trainer.strategy}; give ddp, which starts them anew"
             raise ValueError(f"trainer.strategy must not copy this process to start others, {given}")
-
-    def _check_strategy(self) -> None:
-        """Refuse a strategy that waits for gradients of learned scales in phases that compute none."""
-        name = self.config.trainer.strategy
-        # A user who gives the strategy as a class with arguments decides this.
-        waits = isinstance(name, str) and "find_unused_parameters_true" not in name
-        phases = any(self.model.hparams[key] not in (0, None) for key in ("float_epochs", "freeze_epoch"))
-        scales = [module for module in self.model.modules() if isinstance(module, Scale)]
-        learned = any(list(scale.parameters()) for scale in scales)
-        if isinstance(self.trainer.strategy, DDPStrategy) and waits and phases and learned:
-            raise ValueError(
-                "float_epochs and freeze_epoch with learned scales on several devices need "
-                "--trainer.strategy ddp_find_unused_parameters_true"
-            )

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from qat.cli.dataclass_options import add_options, take_options
-from qat.cli.exits import BAD_INPUT, leave
+from qat.cli.exits import leave
 from qat.cli.parser import OneLineParser
 from qat.cli.quiet import quiet
 from qat.cli.run_folder import check_writable
@@ -19,6 +19,7 @@ from qat.measure.memory_tables import study_tables
 from qat.measure.tables import for_terminal, write_results
 from qat.measure.workload import Workload
 from qat.names import one_line
+from qat.options import BAD_INPUT
 from qat.progress import announced, tracked
 from qat.quantizers import build_kernels
 

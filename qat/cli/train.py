@@ -27,13 +27,9 @@ def main(argv: Sequence[str]) -> None:
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
     threading.excepthook = _thread_failed
-    with errors_in_one_line(stopped="stopped before the run began"):
-        try:
-            with logs_shown():  # the weights that the run starts from
-                cli = _build(argv)
-        except UnicodeDecodeError as error:
-            rule = "config must be a YAML file in UTF-8"
-            raise ValueError(f"{rule}, got {error.object[:20]!r}...") from None
+    # The log tells of the weights that the run starts from.
+    with errors_in_one_line(stopped="stopped before the run began"), logs_shown():
+        cli = _build(argv)
     trainer = cli.trainer
     try:
         with logs_shown():

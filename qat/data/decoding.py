@@ -24,9 +24,8 @@ COLOUR = ("P", "PA", "RGB", "RGBA", "CMYK", "YCbCr")
 # Not those that run a program (EPS).
 FORMATS = ("JPEG", "PNG", "PPM", "BMP", "TIFF", "WEBP", "GIF")
 BACKGROUND = "white"
-DEEP = re.compile(
-    r";16[BLN]"
-)  # in the layout of the bytes in a file: 16 bits a channel; ";16" alone is 5-6-5
+# In the layout of the bytes in a file: 16 bits a channel; ";16" alone is 5-6-5.
+DEEP = re.compile(r";16[BLN]")
 
 log = logging.getLogger(__name__)
 

@@ -13,6 +13,7 @@ from qat.data.images import Batch, Images
 from qat.data.order import EpochLoader, EpochSampler, EvaluationSampler
 from qat.data.sources import DataName, find_source, resolve_root
 from qat.data.split import alternating_order, stratified_split
+from qat.options import check_seed
 
 
 class ImageData(LightningDataModule):
@@ -58,8 +59,7 @@ class ImageData(LightningDataModule):
             raise ValueError(f"{rule}; 128 is a good start")
         if not isinstance(augment, bool):
             raise ValueError(f"augment must be true or false, got {augment!r}; leave it out for false")
-        if not _is_number(seed, Integral) or not 0 <= seed < 2**32:
-            raise ValueError(f"seed must be 0 to 2^32 - 1, got {seed!r}; any small number will do")
+        check_seed("seed", seed)
         if not _is_number(val_fraction, Real) or not 0 < val_fraction < 1:
             rule = f"val_fraction must be between 0 and 1, got {val_fraction!r}"
             raise ValueError(f"{rule}; 0.1 keeps a tenth")

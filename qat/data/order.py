@@ -77,9 +77,11 @@ class EpochLoader(DataLoader[Any]):
         """Skip the first batches of the next epoch; raises ValueError if this loader has other batches."""
         if not state["batches"]:
             return
+        if not isinstance(self.sampler, EpochSampler):
+            rule = "overfit_batches must be left out to go on inside an epoch"
+            raise ValueError(f"{rule}; go on from the end of an epoch, or start again")
         for name, value in self.state_dict().items():
             if name != "batches" and value != state[name]:
                 rule = f"{name} must be as before to go on inside an epoch, {state[name]}"
                 raise ValueError(f"{rule}; got {value}")
-        if isinstance(self.sampler, EpochSampler):
-            self.sampler.skipped = state["batches"] * state["batch_size"]
+        self.sampler.skipped = state["batches"] * state["batch_size"]

@@ -22,11 +22,11 @@ def stratified_split(labels: Tensor, fraction: float) -> tuple[Tensor, Tensor]:
 
 
 def alternating_order(labels: Tensor) -> Tensor:
-    """A fixed order in which any number of first images holds each class in its share, and each at least once
-    as soon as there are as many images as classes.
+    """A fixed order in which the classes alternate.
 
-    The images of a class come in a random order. The same labels always give the same order; the global
-    generator has no influence.
+    The first n images hold each class in proportion, and every class if n >= the number of classes. The
+    images of a class come in a random order. The same labels always give the same order; the global generator
+    has no influence.
 
     Shape: labels int64 `(N,)` -> int64 `(N,)`, each index once.
     """

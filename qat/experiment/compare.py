@@ -1,6 +1,5 @@
 """Run a comparison: check it whole, train what is not finished, and write what the report needs."""
 
-import pickle
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -9,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from lightning.fabric.utilities.exceptions import MisconfigurationException
 
 from qat.experiment.claim import claimed
 from qat.experiment.cluster import connect, train_on_cluster, versions_of_workers
@@ -20,12 +18,11 @@ from qat.experiment.jobs import shared_threads, train_here, train_in_processes
 from qat.experiment.options import build, build_trainer, resolve
 from qat.experiment.plan import TrainingRun, listing, plan
 from qat.names import one_line
+from qat.options import BAD_INPUT
 from qat.progress import tracked
 from qat.training.limits import check_batches
 from qat.training.result import SCHEMA, versions
 from qat.whole_file import write_whole
-
-BAD_OPTIONS = (ValueError, OSError, pickle.UnpicklingError, MisconfigurationException)
 
 
 class RunsFailedError(Exception):
@@ -111,7 +108,7 @@ def _problem(options: dict[str, Any], prepared: list[dict[str, Any]]) -> str:
         data.trainer = trainer
         for stage in ("fit", "test"):
             check_batches(trainer, data, stage)
-    except BAD_OPTIONS as error:
+    except BAD_INPUT as error:
         return one_line(error)
     return ""
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from qat.experiment.options import defaults, plain_values
 from qat.names import unknown_name
+from qat.options import GROUPS, check_seed
 from qat.yaml_file import read_yaml
 
 MAIN = Path(__file__).with_name("compare.yaml")  # the main job, which `configs/compare.yaml` repeats
 LIBRARY = Path(__file__).with_name("more_setups.yaml")  # setups that any comparison may pick by name
-GROUPS = ("model", "data", "trainer")
 KEYS = dict.fromkeys((*GROUPS, "setups", "sweep"), Mapping) | dict.fromkeys(("seeds", "equal"), list)
 # A folder's name on any system; `aux.x` is a device on Windows, too.
 NAME = re.compile(r"(?!(con|prn|aux|nul|(com|lpt)\d)(\.|$))\w[\w.+-]{0,63}", re.ASCII | re.IGNORECASE)
@@ -52,8 +52,7 @@ class Comparison:
 
     def __post_init__(self) -> None:
         for seed in check_list("seeds", self.seeds):
-            if type(seed) is not int or not 0 <= seed < 2**32:
-                raise ValueError(f"seeds must be 0 to 2^32 - 1; got {seed}")
+            check_seed("seeds", seed)
         for pair in self.equal:
             if pair not in permutations(self.setups, 2):
                 setups = ", ".join(self.setups)

@@ -1,4 +1,4 @@
-"""Train runs one after another in this process, or several at a time, each in a process of its own."""
+"""Train runs one after another in this process, or several at a time, each in its own process."""
 
 import logging
 import os

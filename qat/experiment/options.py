@@ -3,24 +3,30 @@
 import inspect
 import json
 from argparse import ArgumentError
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache, reduce
 from operator import getitem
 from typing import Any
 
-import torch
 from jsonargparse import ArgumentParser
 from lightning import Callback, Trainer
 
 from qat.data import ImageData, data_shape
-from qat.options import explain
+from qat.options import by_name, check_place, explain
 from qat.training.classifier import Classifier
-from qat.training.limits import LIMITS, check_trainer
+from qat.training.limits import (
+    EVALUATED,
+    check_above_zero,
+    check_trainer,
+    refusals_of_trainer,
+    trainer_defaults,
+)
 from qat.training.saving import WholeCkpts
 
 CLIPPING = ("gradient_clip_val", "gradient_clip_algorithm")
+BATCHES = ("accumulate_grad_batches", "limit_train_batches", *EVALUATED)
 # Free in a comparison.
-TRAINER_OPTIONS = ("max_epochs", "accelerator", "precision", "accumulate_grad_batches", *LIMITS, *CLIPPING)
+TRAINER_OPTIONS = ("max_epochs", "accelerator", "precision", *BATCHES, *CLIPPING)
 FIXED: dict[str, Any] = {"devices": 1, "deterministic": True, "num_sanity_val_steps": 0, "logger": False}
 FIXED |= dict.fromkeys(("enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
 OF_THE_RUN = {"seed", "input_shape", "classes"}  # these come from the run's seed and from its data
@@ -34,9 +40,7 @@ def _parser() -> ArgumentParser:
     parser.add_class_arguments(ImageData, "data", fail_untyped=False, skip=OF_THE_RUN)
     set_here = set(OF_TRAINER).difference(TRAINER_OPTIONS)
     parser.add_class_arguments(Trainer, "trainer", fail_untyped=False, skip=set_here)
-    # As in training: "auto" would take Apple's GPU, which has no float64.
-    accelerator = "cuda" if torch.cuda.is_available() else "cpu"
-    parser.set_defaults({"trainer.accelerator": accelerator, "trainer.max_epochs": 5})
+    parser.set_defaults(trainer_defaults())
     return parser
 
 
@@ -53,31 +57,19 @@ def plain_values(options: Mapping[str, Any]) -> dict[str, Any]:
         ValueError: an option does not exist or is given twice, or a value does not fit.
     """
     given: dict[str, Any] = {}
-    for name, value in _by_name(options):
+    for name, value in by_name(options, defaults()):
         if name in given:
             raise ValueError(f"{name} must be given once, got {given[name]!r} and {value!r}")
-        if any(option.startswith(f"{name}.") for option in defaults()):
-            raise ValueError(f"{name} must be a group of options, got {value!r}")
+        check_place(name, value, defaults())
         if name not in defaults() and name.removeprefix("trainer.") in OF_TRAINER:
             free = ", ".join(TRAINER_OPTIONS)
             raise ValueError(f"{name} is set by the comparison itself; the options of trainer are {free}")
-        if value is None and defaults().get(name) is not None:
-            raise ValueError(f"{name} must not be null; leave it out for its default, {defaults()[name]!r}")
         given[name] = value
     try:
         full = resolve(given)
     except ArgumentError as error:
         raise ValueError(explain(str(error), dict.fromkeys(defaults(), ""))) from error
     return {name: reduce(getitem, name.split("."), full) for name in given}
-
-
-def _by_name(options: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in options.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, Mapping) and name not in defaults():
-            yield from _by_name(value, f"{name}.")
-        else:
-            yield name, value
 
 
 def resolve(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -99,8 +91,10 @@ def build(full: Mapping[str, Any], seed: int) -> tuple[Classifier, ImageData]:
 def build_trainer(full: Mapping[str, Any], callbacks: list[Callback]) -> Trainer:
     """A Trainer that trains on one device, deterministically, and writes and prints nothing."""
     options = full["trainer"]
-    check_trainer(options, full["model"]["float_epochs"], endless=False)
-    try:
+    epochs = options["max_epochs"]
+    if not epochs or epochs < 1:
+        raise ValueError(f"trainer.max_epochs must be at least 1, got {epochs}; a run of a comparison ends")
+    check_trainer(options, full["model"]["float_epochs"])
+    check_above_zero(options, EVALUATED)
+    with refusals_of_trainer(options["accelerator"]):
         return Trainer(**options, **FIXED, callbacks=callbacks, plugins=[WholeCkpts()])
-    except Exception as error:  # Lightning refuses bad options with many kinds of errors
-        raise ValueError(f"trainer: {error}") from error

@@ -55,7 +55,7 @@ def _obstacle(quantizer: Quantizer, is_activation: bool) -> str:
         return "runtimes round half to even, but its rounding does not; train it with another rounding"
     if is_activation and not scale.batches:
         return (
-            "the model was never calibrated, its ranges saw no batch; train it, load a trained state, or run "
+            "the model was never calibrated, its scales saw no batch; train it, load a trained state, or run "
             "it on a batch in training mode"
         )
     if is_activation and quantizer.grid.step != 1:

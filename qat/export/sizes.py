@@ -12,7 +12,7 @@ from qat.export.integers.model import IntegerModel
 from qat.export.integers.npz import npz_bytes
 from qat.export.onnx.export import onnx_bytes
 from qat.export.torch_state import default_torch_state
-from qat.export.trained_model import in_float32
+from qat.export.trained_model import float32_model
 from qat.layers import Quantization, quantize
 from qat.layers.trace import CONV_AND_LINEAR
 
@@ -35,7 +35,7 @@ class Sizes:
 @default_torch_state()
 def onnx_sizes(model: nn.Module, example: Tensor) -> Sizes:
     """Sizes of the ONNX file of a float or quantized model; raises the errors of `export_onnx`."""
-    content = onnx_bytes(in_float32(model), (example.detach().float(),), opset=None, fold=False, run="")
+    content = onnx_bytes(float32_model(model), (example.detach().float(),), opset=None, fold=False, run="")
     stored = {t.name: len(t.raw_data) for t in onnx.load_from_string(content).graph.initializer}
     layers: dict[str, int] = {}
     floats = set[nn.Parameter]()  # that were counted; layers may share one

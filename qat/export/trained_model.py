@@ -36,7 +36,7 @@ def plain_copy(model: nn.Module) -> nn.Module:
     return model
 
 
-def in_float32(model: nn.Module) -> nn.Module:
+def float32_model(model: nn.Module) -> nn.Module:
     """The model, or a copy in float32 where it has another dtype."""
     floats = {x.dtype for x in [*model.parameters(), *model.buffers()] if x.is_floating_point()}
     return model if floats <= {torch.float32} else copy.deepcopy(model).float()
@@ -45,7 +45,7 @@ def in_float32(model: nn.Module) -> nn.Module:
 @default_torch_state()
 def run_trained(model: nn.Module, args: tuple[Tensor, ...], description: str) -> NDArray[np.float32]:
     """The output for all samples, computed batch by batch in float32. The model stays unchanged."""
-    model = in_float32(model)
+    model = float32_model(model)
     starts = range(0, len(args[0]), BATCH)
     parts = [
         _call(model, tuple(x[start : start + BATCH] for x in args)) for start in tracked(starts, description)
@@ -56,7 +56,7 @@ def run_trained(model: nn.Module, args: tuple[Tensor, ...], description: str) ->
 @default_torch_state()
 def codes_of_trained(model: nn.Module, args: tuple[Tensor, ...]) -> list[QuantizerCall]:
     """The calls of all quantizers of activations on one batch, in the order in which they ran."""
-    model = in_float32(model)
+    model = float32_model(model)
     quantizers, calls = activation_quantizers(model), list[QuantizerCall]()
 
     def record(name: str, module: nn.Module, inputs: list[Tensor], output: Tensor) -> None:

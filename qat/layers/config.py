@@ -1,9 +1,8 @@
 """The configuration of a quantized model, which is also the YAML block."""
 
-import sys
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Any, get_args
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import torch
 from torch import Tensor
@@ -19,15 +18,7 @@ CONFIGURABLE_WIDTHS = (*WIDTHS, FLOAT)
 OF_WEIGHTS = ("weight_bits", "weight_scale", "weight_observer", "per_channel")
 OF_ACTIVATIONS = ("activation_bits", "activation_scale", "activation_observer", "asymmetric")
 OF_BOTH = ("rounding", "power_of_two")
-BITS = ("weight_bits", "activation_bits", "first_last_bits", "input_bits")
-FLAGS = ("power_of_two", "asymmetric", "per_channel", "input_signed", "deployable")
 OVERRIDABLE = (*OF_WEIGHTS, *OF_ACTIVATIONS, *OF_BOTH)
-CHOICES: dict[str, tuple[str, ...]] = {
-    "weight_scale": get_args(WeightScaleName),
-    "activation_scale": get_args(ActivationScaleName),
-    "weight_observer": get_args(WeightObserverName),
-    "activation_observer": get_args(ActivationObserverName),
-}
 
 
 @dataclass(frozen=True)
@@ -92,14 +83,17 @@ class Quantization:
     layers: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in BITS:
-            check_bits(name, getattr(self, name), CONFIGURABLE_WIDTHS)
-        for name in FLAGS:
-            if not isinstance(getattr(self, name), bool):
-                raise ValueError(f"{name} must be true or false; got {getattr(self, name)!r}")
-        for name, known in CHOICES.items():
-            if getattr(self, name) not in known:
-                raise unknown_name(name, getattr(self, name), known)
+        for name, kind in get_type_hints(type(self)).items():
+            value = getattr(self, name)
+            if kind is int:
+                check_bits(name, value, CONFIGURABLE_WIDTHS)
+                if self.deployable is True and value > 8:
+                    rule = f"{name} must be 1 to 8 with deployable, whose sums stay below 2^24"
+                    raise ValueError(f"{rule}; got {value}")
+            elif kind is bool and not isinstance(value, bool):
+                raise ValueError(f"{name} must be true or false; got {value!r}")
+            elif get_origin(kind) is Literal and value not in get_args(kind):
+                raise unknown_name(name, value, get_args(kind))
         for kind, default in (("weight", "max"), ("activation", "ema")):
             scale, observer = getattr(self, f"{kind}_scale"), getattr(self, f"{kind}_observer")
             if scale != "observed" and observer != default:
@@ -112,10 +106,6 @@ class Quantization:
                 "asymmetric needs activation_scale 'observed' and activation_observer 'ema'; got "
                 f"{self.activation_scale!r} and {self.activation_observer!r}"
             )
-        for name in BITS if self.deployable else ():
-            if (bits := getattr(self, name)) > 8:
-                rule = f"{name} must be 1 to 8 with deployable, whose sums stay below 2^24"
-                raise ValueError(f"{rule}; got {bits}")
         if self.deployable and self.weight_scale == "dorefa":
             raise ValueError("weight_scale must be observed or learned with deployable, got 'dorefa'")
         if self.deployable and self.asymmetric:
@@ -133,7 +123,7 @@ class Quantization:
         if isinstance(self.rounding, str):
             if self.rounding not in ROUNDINGS and not is_import_path(self.rounding):
                 raise unknown_name("rounding", self.rounding, ROUNDINGS)
-            return ROUNDINGS.get(self.rounding) or _imported(self.rounding)
+            return ROUNDINGS.get(self.rounding) or imported("rounding", self.rounding)
         rounding: Rounding = self.rounding
         return rounding
 
@@ -190,15 +180,6 @@ class Quantization:
             return replace(self, layers={}, **override, **wider)
         except ValueError as error:
             raise ValueError(f"layers[{pattern!r}]: {error}") from None
-
-
-def _imported(path: str) -> Rounding:
-    """The function of an import path; not one of Python's library that a module has imported in its turn."""
-    rounding: Rounding = imported("rounding", path)
-    origin = (getattr(rounding, "__module__", None) or "").partition(".")[0]
-    if origin in sys.stdlib_module_names - {"__main__"}:
-        raise ValueError(f"rounding must be a function of your own, got {path!r} of Python's {origin}")
-    return rounding
 
 
 def _try_rounding(rounding: Any) -> None:

@@ -5,7 +5,7 @@ import io
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from zipfile import ZipFile
 
 import torch
@@ -15,11 +15,12 @@ from qat.names import one_line
 from qat.training.named_parts import check_named_parts
 from qat.training.resuming import batches_of_epoch, finished_epochs
 
+Module = TypeVar("Module", bound=LightningModule)
 KEYS = ("state_dict", "epoch", "global_step", "hyper_parameters")
 RESUME_KEYS = ("optimizer_states", "lr_schedulers", "loops")
 RATES = ("learning_rate", "weight_decay", "scale_learning_rate")  # the optimizer's state holds them
-# A resumed run keeps these.
-FIXED = ("optimizer", *RATES, "float_epochs", "freeze_epoch", "freeze_batchnorm_epoch")
+# A resumed run has the same.
+KEPT = ("optimizer", *RATES, "float_epochs", "freeze_epoch", "freeze_batchnorm_epoch")
 
 
 def read_ckpt(argument: str, path: str | Path) -> dict[str, Any]:
@@ -33,7 +34,7 @@ def read_ckpt(argument: str, path: str | Path) -> dict[str, Any]:
             f"{argument} must be a .ckpt file, but there is none at {path}; give one that fit wrote"
         )
     try:
-        damaged = _find_damage(path.read_bytes())
+        damaged = find_damage(path.read_bytes())
         content: Any = None if damaged else torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a file of another kind makes the readers raise errors of any type
         raise _refusal(argument, path, f"it cannot be read ({type(error).__name__})") from error
@@ -58,12 +59,14 @@ def sealed(content: bytes) -> bytes:
     return content[:-2] + len(seal).to_bytes(2, "little") + seal  # the last field is the comment's length
 
 
-def _find_damage(content: bytes) -> str | None:
-    """What is not as it was written: an entry of the archive, or the file; None if all is well."""
+def find_damage(content: bytes) -> str | None:
+    """What of a .ckpt file is not as it was written: an entry of the archive, or the file; None: nothing.
+
+    Raises BadZipFile or another error if it is no archive.
+    """
     with ZipFile(io.BytesIO(content)) as archive:
-        seal = archive.comment
-        if seal and sealed(content[: -2 - len(seal)] + bytes(2)) != content:
-            return "the file"
+        if seal := archive.comment:
+            return None if sealed(content[: -2 - len(seal)] + bytes(2)) == content else "the file"
         return archive.testzip()
 
 
@@ -97,14 +100,19 @@ def load_state(
     model.on_load_checkpoint(ckpt)
 
 
+def build_from(ckpt: Mapping[str, Any], what: str, build: type[Module], settings: Any) -> Module:
+    """The untrained classifier of a .ckpt file; a ValueError, which names `what`, if it cannot be built."""
+    try:
+        return build(**settings)
+    except (TypeError, ValueError) as error:  # an option that this version does not know, or a wrong value
+        raise ValueError(f"{what} cannot be built ({remedy(ckpt)}): {error}") from error
+
+
 def load_teacher(build: type[LightningModule], path: str, student: Mapping[str, Any]) -> LightningModule:
     """The frozen classifier of a .ckpt file, in eval mode; its images and classes must be the student's."""
     ckpt = read_ckpt("teacher", path)
     check_named_parts(ckpt, path)
-    try:
-        teacher = build(**ckpt["hyper_parameters"] | {"teacher": None})
-    except (TypeError, ValueError) as error:  # an option that this version does not know, or a wrong value
-        raise ValueError(f"teacher {path} cannot be built ({remedy(ckpt)}): {error}") from error
+    teacher = build_from(ckpt, f"teacher {path}", build, ckpt["hyper_parameters"] | {"teacher": None})
     for key in ("input_shape", "classes"):
         if teacher.hparams[key] != student[key]:
             raise ValueError(
@@ -123,7 +131,7 @@ def check_resumable(
     if missing:
         raise _refusal("ckpt_path", Path(path), f"it has no {missing[0]}")
     saved = ckpt["hyper_parameters"]
-    for key in FIXED:
+    for key in KEPT:
         before, now = saved.get(key, hparams[key]), hparams[key]
         if before != now:
             raise ValueError(f"model.{key} must be {before}, that of ckpt_path {path}, to go on; got {now}")

@@ -26,20 +26,12 @@ from qat.training.network import build_network
 from qat.training.nonfinite import has_nonfinite, locate_nonfinite
 from qat.training.phases import Phases
 from qat.training.ranks import any_process, of_all_processes
-from qat.training.resuming import settle_loops
+from qat.training.resuming import ResumableModule
 from qat.training.schedule import one_cycle, parameter_groups
 from qat.training.start import load_start
 
 
-def dropout_seed(seed: int, epoch: int, rank: int, batch: int = 0) -> int:
-    """A generator seed for each batch of each process, in 0 .. 2^32 - 1: torch's CPU generator reads 32 bits.
-
-    Different odd factors spread the four numbers. The seeds of the order of the images are others.
-    """
-    return (seed * 0x9E3779B1 + epoch * 0x85EBCA6B + rank * 0xC2B2AE35 + batch * 0x27D4EB2F + 1) % 2**32
-
-
-class Classifier(LightningModule):
+class Classifier(ResumableModule):
     """An image classifier: images `(N, C, H, W)` in [0, 1] -> logits `(N, classes)`.
 
     The network is built from the global random generator, then quantized, then its blocks are checkpointed:
@@ -62,7 +54,8 @@ class Classifier(LightningModule):
         learning_rate: peak of the one-cycle schedule, > 0.
         weight_decay: weight decay of convolution and linear weights, >= 0. It changes a weight even if its
             gradient is zero.
-        seed: decides every random draw of a training epoch (dropout), together with epoch and process, >= 0.
+        seed: decides every random draw of a training epoch (dropout), together with epoch and process, 0 to
+            2^32 - 1.
         teacher: the .ckpt file of a (float) run for distillation: the network is also trained on the logits
             of this run. None: no teacher.
         distillation: how the distance to the teacher's logits is measured, `kl` or `huber`.
@@ -109,7 +102,7 @@ class Classifier(LightningModule):
         freeze_epoch: int | None = None,
         freeze_batchnorm_epoch: int | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(seed)
         self.save_hyperparameters(ignore=["quantization", "options", "input_shape", "checkpoint"])
         if isinstance(quantization, Mapping):  # from a .ckpt file, which holds plain types only
             quantization = Quantization(**quantization)
@@ -122,10 +115,10 @@ class Classifier(LightningModule):
         plain = {"quantization": plain_types(quantization), "options": dict(options)}
         self.save_hyperparameters(plain | {"input_shape": list(shape), "checkpoint": list(checkpoint)})
         self.training_loss = training_loss(loss, distillation, distillation_weight, teacher is not None)
-        self.task_loss, self.seed = LOSSES[loss], seed
+        self.task_loss = LOSSES[loss]
         # In a tuple, so that it is no part of this module's state.
         self._teacher: tuple[LightningModule, ...] = ()
-        self._started, self._stops = start is None, False
+        self._started = start is None
         self.class_names: tuple[str, ...] | None = None
         network = build_network(name, shape, classes, options)
         self.model = expect_state(quantize(network, quantization, torch.zeros(2, *shape)))
@@ -197,13 +190,13 @@ class Classifier(LightningModule):
         return [Phases(*phases)] if phases != [0, None, None] else []
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        super().on_save_checkpoint(checkpoint)
         checkpoint["qat_version"] = version("qat")
         # A callback that averages weights has put the state of its copy here. The flags of quantizers in it
         # are those at the start of the run; it averages tensors only.
         flags = {key: value for key, value in self.state_dict().items() if key.endswith("_extra_state")}
         checkpoint["state_dict"] = checkpoint["state_dict"] | flags
         checkpoint["class_names"] = self.class_names and list(self.class_names)
-        settle_loops(checkpoint, self)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         self.name_classes(checkpoint.get("class_names"), "the .ckpt file")
@@ -217,30 +210,6 @@ class Classifier(LightningModule):
         for teacher in self._teacher:
             teacher.to(self.device)
 
-    def on_train_start(self) -> None:
-        # Lightning loads the state of the loader before it has one, if the schedule asks for the steps.
-        self.trainer.fit_loop._load_combined_loader_states()
-        # The rate of the next step, of a resumed run too, comes from the schedule of this run.
-        for config in self.trainer.lr_scheduler_configs:
-            scheduler = config.scheduler
-            assert isinstance(scheduler, LambdaLR)
-            rates = zip(scheduler.base_lrs, scheduler.lr_lambdas, strict=True)
-            for group, (base, factor) in zip(scheduler.optimizer.param_groups, rates, strict=True):
-                group["lr"] = base * factor(scheduler.last_epoch)
-
-    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
-        # Dropout depends on seed, epoch, process and batch alone, not on what ran before in this process: a
-        # resumed run, also one that goes on inside an epoch, equals the uninterrupted one.
-        torch.manual_seed(dropout_seed(self.seed, self.current_epoch, self.global_rank, batch_idx))
-        # Lightning counts one step too many in some resumed runs, and logs under it.
-        self.trainer.fit_loop.epoch_loop._batches_that_stepped = self.global_step
-
-    def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
-        # `max_time` ends a run after a whole optimizer step: no file holds the gradients of a part of it.
-        stops = self._stops or self.trainer.should_stop
-        waits = self.trainer.fit_loop.epoch_loop._should_accumulate()
-        self.trainer.should_stop, self._stops = stops and not waits, stops and waits
-
     def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
         images, labels = batch
         with self.packing():
@@ -249,13 +218,17 @@ class Classifier(LightningModule):
             tensors["teacher"] = self._teacher[0](images)
         loss: Tensor
         loss, terms = self.training_loss(**tensors)
-        fails = has_nonfinite(loss.detach())
-        if any_process(fails, self.device):  # all of them stop: none waits for the gradients of another
-            found = of_all_processes((fails, loss.item(), locate_nonfinite(self.model, images)))
+        # All processes end together: none waits for the gradients of another.
+        fails, stops = any_process(has_nonfinite(loss.detach()), self.stops)
+        if fails:
+            value, where = loss.item(), locate_nonfinite(self.model, images)
+            found = of_all_processes((not math.isfinite(value), value, where))
             _, value, where = next(each for each in found if each[0])
             raise FloatingPointError(
                 f"the loss is {value} in epoch {self.current_epoch}, batch {batch_idx}: {where}"
             )
+        if stops:
+            raise SystemExit
         logged = {"loss": loss, **(terms if len(terms) > 1 else {})}
         for name, value in logged.items():
             options = {"prog_bar": name == "loss", "batch_size": len(labels), "sync_dist": True}

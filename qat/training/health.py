@@ -32,7 +32,7 @@ LIMITS = {
         0.10, "of the activations are clipped", "activation_scale learned, or more activation_bits"
     ),
     "unchanged": Limit(0.95, UNCHANGED, "a higher learning_rate, or weight_scale learned"),
-    "oscillating": Limit(0.20, OSCILLATING, "a lower learning_rate, or frozen ranges (freeze_epoch)"),
+    "oscillating": Limit(0.20, OSCILLATING, "a lower learning_rate, or frozen scales (freeze_epoch)"),
 }
 ENOUGH = 4  # updates: in an epoch with fewer, weights that stand still or oscillate mean nothing
 FULL_RATE = 0.5  # of the peak: at a lower learning rate, weights are meant to stand still

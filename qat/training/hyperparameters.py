@@ -11,6 +11,7 @@ from torch.optim import SGD, AdamW, Optimizer
 from qat.gradients import ROUNDINGS
 from qat.layers import Quantization
 from qat.names import unknown_name
+from qat.options import check_seed
 
 OptimizerName = Literal["adamw", "sgd"]
 NESTEROV = partial(SGD, momentum=0.9, nesterov=True)
@@ -23,13 +24,13 @@ def check_hyperparameters(
     """Raise ValueError for a value that is out of its range, or an unknown optimizer."""
     if optimizer not in OPTIMIZERS:
         raise unknown_name("optimizer", optimizer, OPTIMIZERS)
+    check_seed("seed", seed)
     scale_rule = "scale_learning_rate must be >= 0 and finite"
     rules = {
         f"classes must be at least 2, got {classes}": classes >= 2,
         f"learning_rate must be > 0 and finite, got {rate}; 0.01 suits adamw": 0.0 < rate < inf,
         f"weight_decay must be >= 0 and finite, got {decay}; 0 switches it off": 0.0 <= decay < inf,
         f"{scale_rule}, got {scale_rate}; 1 is the rate of the weights": 0.0 <= scale_rate < inf,
-        f"seed must be >= 0, got {seed}; any small number will do": seed >= 0,
     }
     for rule, holds in rules.items():
         if not holds:

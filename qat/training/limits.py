@@ -1,37 +1,49 @@
-"""Options of Lightning's trainer that it would refuse late, or take without a word."""
+"""Options of Lightning's trainer: other defaults, and what it would refuse late or take without a word."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
+import torch
 from lightning import LightningDataModule, Trainer
 
 COUNTS = ("limit_train_batches", "accumulate_grad_batches", "check_val_every_n_epoch", "max_steps")
-LIMITS = ("limit_train_batches", "limit_val_batches", "limit_test_batches")
+EVALUATED = ("limit_val_batches", "limit_test_batches")  # 0 leaves validation or test out
 
 
-def check_trainer(options: Mapping[str, Any], float_epochs: int, endless: bool = True) -> None:
+def trainer_defaults() -> dict[str, Any]:
+    """The defaults that differ from Lightning's, by dotted name."""
+    # Lightning's "auto" would take Apple's GPU, which has no float64.
+    accelerator = "cuda" if torch.cuda.is_available() else "cpu"
+    return {"trainer.accelerator": accelerator, "trainer.max_epochs": 5}
+
+
+@contextmanager
+def refusals_of_trainer(accelerator: Any) -> Iterator[None]:
+    """Turn the errors of many types with which Lightning refuses its options into ValueError."""
+    try:
+        yield
+    except Exception as error:
+        hint = "" if accelerator == "cpu" else " (trainer.accelerator cpu works on any machine)"
+        raise ValueError(f"trainer: {error}{hint}") from error
+
+
+def check_trainer(options: Mapping[str, Any], float_epochs: int) -> None:
     """Raise ValueError for a number that leaves nothing to do.
 
     Args:
         options: of the trainer; those that are missing have their defaults.
         float_epochs: the epochs before the first quantized one.
-        endless: whether `max_epochs` may be -1, without end, or None, Lightning's 1000.
     """
-    epochs, least = options.get("max_epochs"), 1 if endless else float_epochs + 1
-    if epochs is None or epochs == -1:
-        if not endless:
-            raise ValueError(f"trainer.max_epochs must be a number of epochs, got {epochs}")
-    elif epochs < least:
-        rule = ", one more than model.float_epochs" if not endless else ", or -1 for no end"
-        raise ValueError(f"trainer.max_epochs must be at least {least}{rule}; got {epochs}")
-    elif epochs <= float_epochs:
-        rule = f"model.float_epochs must be below trainer.max_epochs ({epochs}), or no epoch is quantized"
-        raise ValueError(f"{rule}; got {float_epochs}")
-    for name in COUNTS if endless else (*COUNTS, *LIMITS):
-        value = options.get(name)
-        if value is not None and value != -1 and value <= 0:
-            raise ValueError(f"trainer.{name} must be above 0, got {value}; leave it out to use all")
+    epochs = options.get("max_epochs")
+    if epochs is not None and epochs != -1:
+        if epochs < 1:
+            raise ValueError(f"trainer.max_epochs must be at least 1, or -1 for no end; got {epochs}")
+        if epochs <= float_epochs:
+            rule = f"model.float_epochs must be below trainer.max_epochs ({epochs}), or no epoch is quantized"
+            raise ValueError(f"{rule}; got {float_epochs}")
+    check_above_zero(options, COUNTS)
     precision = str(options.get("precision"))
     if precision == "16-true":
         why = "in float16 the smallest numbers of an optimizer are 0, and the first steps give NaN"
@@ -45,6 +57,14 @@ def check_trainer(options: Mapping[str, Any], float_epochs: int, endless: bool =
         )
     if isinstance(interval, int | float) and not 0 < interval < math.inf:
         raise ValueError(f"trainer.val_check_interval must be above 0, got {interval}; 1.0 is once an epoch")
+
+
+def check_above_zero(options: Mapping[str, Any], names: Iterable[str]) -> None:
+    """Raise ValueError for an option of the trainer that is 0 or less, but for -1."""
+    for name in names:
+        value = options.get(name)
+        if value is not None and value != -1 and value <= 0:
+            raise ValueError(f"trainer.{name} must be above 0, got {value}; leave it out to use all")
 
 
 def check_batches(trainer: Trainer, data: LightningDataModule, stage: str = "fit") -> None:

@@ -10,9 +10,9 @@ from qat.torch_private import tensors_in
 from qat.training.ranks import any_process
 
 
-def has_nonfinite(x: Tensor) -> bool:
-    """Whether any element is NaN or infinite. Waits for the device."""
-    return not bool(torch.isfinite(x).all())
+def has_nonfinite(x: Tensor) -> Tensor:
+    """Whether any element is NaN or infinite, `()`."""
+    return ~torch.isfinite(x).all()
 
 
 @torch.no_grad()
@@ -21,7 +21,7 @@ def locate_nonfinite(model: nn.Module, images: Tensor) -> str:
 
     All processes of a run must ask together, because observers talk to each other in a forward.
     """
-    if any_process(has_nonfinite(images), images.device):
+    if any(any_process(has_nonfinite(images))):
         return "the images of the batch are not finite"
     for name, parameter in model.named_parameters():
         if has_nonfinite(parameter):

@@ -1,27 +1,30 @@
 """Phases of a run: float, quantized, frozen. The number of the epoch alone decides."""
 
+from typing import Any
+
 from lightning import Callback, LightningModule, Trainer
 from torch import nn
 
 from qat.layers import QuantLayer
 from qat.layers.consumers import BATCH_NORMS
-from qat.quantizers import Quantizer
+from qat.quantizers import Quantizer, Scale
+from qat.training.lightning_private import needs_all_gradients
 
 
 class Phases(Callback):
-    """Trains in float first, then quantized, then with frozen ranges and frozen BatchNorm statistics.
+    """Trains in float first, then quantized, then with frozen scales and frozen BatchNorm statistics.
 
     Each epoch sets its phase when it starts, so a resumed run is in the right one. The phase also holds for
     the validation after that epoch, and for a model that is loaded from the .ckpt file of that epoch.
 
-    Nothing moves a frozen range: not the batches, not the weights and, where scales are learned, not the
+    Nothing moves a frozen scale: not the batches, not the weights and, where scales are learned, not the
     optimizer. A frozen BatchNorm normalises with its running statistics and does not update them; its factor
     and offset still learn.
 
     Args:
         float_epochs: the number of float epochs before the first quantized one, >= 0.
-        freeze_epoch: the first epoch, counted from 0, with frozen ranges. It must be above `float_epochs`,
-            because a quantized epoch must measure the ranges first. None: never.
+        freeze_epoch: the first epoch, counted from 0, with frozen scales. It must be above `float_epochs`,
+            because a quantized epoch must measure the scales first. None: never.
         freeze_batchnorm_epoch: the first epoch with frozen BatchNorm statistics, >= 0; 0 is right for a run
             that starts from trained statistics. None: never.
 
@@ -29,7 +32,7 @@ class Phases(Callback):
         ValueError: a number is negative or not an integer, or `freeze_epoch` is not above `float_epochs`.
 
     Source: Krishnamoorthi 2018, "Quantizing deep convolutional networks for efficient inference", sections
-    3.2.2 (frozen statistics) and 7 (float before quantized, ranges frozen late).
+    3.2.2 (frozen statistics) and 7 (float before quantized, scales frozen late).
     """
 
     def __init__(
@@ -46,10 +49,19 @@ class Phases(Callback):
         if freeze_epoch is not None and freeze_epoch <= float_epochs:
             raise ValueError(
                 f"freeze_epoch must be above float_epochs ({float_epochs}), got {freeze_epoch}: a quantized "
-                "epoch must measure the ranges first"
+                "epoch must measure the scales first"
             )
         self.float_epochs, self.freeze_epoch = float_epochs, freeze_epoch
         self.freeze_batchnorm_epoch = freeze_batchnorm_epoch
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, *_: Any, **__: Any) -> None:
+        """Refuse a strategy that waits for gradients of learned scales in phases that compute none."""
+        learned = any(list(m.parameters()) for m in pl_module.modules() if isinstance(m, Scale))
+        if learned and (self.float_epochs or self.freeze_epoch is not None) and needs_all_gradients(trainer):
+            raise ValueError(
+                "float_epochs and freeze_epoch with learned scales on several devices need "
+                f"trainer.strategy ddp_find_unused_parameters_true, got {type(trainer.strategy).__name__}"
+            )
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.enter(pl_module, trainer.current_epoch)

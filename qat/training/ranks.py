@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from lightning import Callback, LightningModule, Trainer
-from torch import distributed
+from torch import Tensor, distributed
 
 
 def is_shared() -> bool:
@@ -14,13 +14,16 @@ def is_shared() -> bool:
     return distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
 
 
-def any_process(flag: bool, device: torch.device) -> bool:
-    """Whether the flag is true in any process of the run; all of them must ask."""
+def any_process(first: Tensor, *others: bool) -> list[bool]:
+    """Whether each of the flags, a tensor `()` and others, is true in any process; all of them must ask.
+
+    Waits for the device once.
+    """
     if not is_shared():
-        return flag
-    shared = torch.tensor(float(flag), device=device)
-    distributed.all_reduce(shared, distributed.ReduceOp.MAX)
-    return bool(shared)
+        return [bool(first), *others]
+    flags = torch.stack([first.float(), *(first.new_full((), flag, dtype=torch.float) for flag in others)])
+    distributed.all_reduce(flags, distributed.ReduceOp.MAX)
+    return [bool(flag) for flag in flags.tolist()]
 
 
 def of_all_processes(value: Any) -> list[Any]:
@@ -33,28 +36,25 @@ def of_all_processes(value: Any) -> list[Any]:
 
 
 class StopTogether(Callback):
-    """Ends a run of several processes between two batches after Ctrl-C or SIGTERM, in all of them at once.
+    """Ends a run of several processes in one batch after Ctrl-C or SIGTERM, in all of them at once.
 
     Lightning stops each process where the signal finds it, while the others wait for its gradients. A second
-    signal does the same here.
+    signal does the same here. It sets `stops` of the module, whose training steps ask the other processes.
     """
 
     def __init__(self) -> None:
-        self._stops = False
+        self._module: Any = None
         self._handlers: dict[int, Any] = {}
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if is_shared() and threading.current_thread() is threading.main_thread() and not self._stops:
+        self._module = pl_module
+        if is_shared() and threading.current_thread() is threading.main_thread() and not self._module.stops:
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._handlers.setdefault(number, signal.getsignal(number))
                 signal.signal(number, self._stop)
 
     # Lightning installs its own handlers after the first of these hooks.
     on_sanity_check_start = on_train_start = on_fit_start
-
-    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
-        if is_shared() and any_process(self._stops, pl_module.device):
-            raise SystemExit
 
     def on_train_end(self, *_: Any) -> None:
         self._restore()
@@ -63,7 +63,7 @@ class StopTogether(Callback):
         self._restore()
 
     def _stop(self, *_: Any) -> None:
-        self._stops = True
+        self._module.stops = True
         self._restore()
 
     def _restore(self) -> None:

@@ -2,7 +2,62 @@
 
 from typing import Any
 
+import torch
 from lightning import LightningModule
+from torch.optim.lr_scheduler import LambdaLR
+
+from qat.training.lightning_private import is_inside_step, load_loader_states, set_logged_step
+
+
+def dropout_seed(seed: int, epoch: int, rank: int, batch: int = 0) -> int:
+    """A generator seed for each batch of each process, in 0 .. 2^32 - 1: torch's CPU generator reads 32 bits.
+
+    Different odd factors spread the four numbers. The order of the images has other seeds.
+    """
+    return (seed * 0x9E3779B1 + epoch * 0x85EBCA6B + rank * 0xC2B2AE35 + batch * 0x27D4EB2F + 1) % 2**32
+
+
+class ResumableModule(LightningModule):
+    """Abstract: a module whose run may stop anywhere, and equals the uninterrupted one when it is resumed.
+
+    Its learning rates are those of `LambdaLR`.
+
+    Attributes:
+        seed: decides every random draw of a training step, together with epoch, process and batch.
+        stops: whether this process is asked to end the run, see `StopTogether`.
+    """
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.seed, self.stops = seed, False
+        self._ends = False  # the run, after this optimizer step
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        settle_loops(checkpoint, self)
+
+    def on_train_start(self) -> None:
+        load_loader_states(self.trainer)
+        # The rate of the next step, of a resumed run too, comes from the schedule of this run.
+        for config in self.trainer.lr_scheduler_configs:
+            scheduler = config.scheduler
+            assert isinstance(scheduler, LambdaLR)
+            rates = zip(scheduler.base_lrs, scheduler.lr_lambdas, strict=True)
+            for group, (base, factor) in zip(scheduler.optimizer.param_groups, rates, strict=True):
+                group["lr"] = base * factor(scheduler.last_epoch)
+
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        # Dropout depends on seed, epoch, process and batch alone, not on what ran before in this process.
+        # `torch.manual_seed` takes long: it writes down the stack for each kind of device that is not in use.
+        seed = dropout_seed(self.seed, self.current_epoch, self.global_rank, batch_idx)
+        torch.default_generator.manual_seed(seed)
+        if self.device.type != "cpu":
+            torch.get_device_module(self.device).manual_seed(seed)  # of the process's own device
+        set_logged_step(self.trainer, self.global_step)
+
+    def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
+        # `max_time` ends a run after a whole optimizer step: no file holds the gradients of a part of it.
+        ends, waits = self._ends or self.trainer.should_stop, is_inside_step(self.trainer)
+        self.trainer.should_stop, self._ends = ends and not waits, ends and waits
 
 
 def settle_loops(ckpt: dict[str, Any], module: LightningModule) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from qat.data import ImageData, data_shape
-from qat.training.ckpt import load_state, read_ckpt, remedy
+from qat.training.ckpt import build_from, load_state, read_ckpt
 from qat.training.classifier import Classifier
 from qat.training.named_parts import check_named_parts
 from qat.yaml_file import read_yaml
@@ -64,10 +64,8 @@ def load_run(
         shape, classes = data_shape(data, data_root)  # type: ignore[arg-type]
         settings = settings | {"input_shape": list(shape), "classes": classes}
     # A finished network needs neither its teacher nor its start, and computes the same without checkpointing.
-    try:
-        classifier = Classifier(**settings | {"teacher": None, "start": None, "checkpoint": []})
-    except (TypeError, ValueError) as error:  # an option that this version does not know, or a wrong value
-        raise ValueError(f"{argument} {ckpt} cannot be built ({remedy(content)}): {error}") from error
+    settings = settings | {"teacher": None, "start": None, "checkpoint": []}
+    classifier = build_from(content, f"{argument} {ckpt}", Classifier, settings)
     load_state(content, ckpt, classifier, argument)
     return TrainedRun(classifier.eval(), ckpt, data, data_root)
 

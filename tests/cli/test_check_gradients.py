@@ -58,7 +58,7 @@ def _beside_my_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     (tmp_path / "needs_more.py").write_text("import not_installed\n", encoding="utf-8")
     (tmp_path / "broken.py").write_text("def f(:\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.syspath_prepend(tmp_path)
     yield
     for name in ("my_module", "needs_more"):
         sys.modules.pop(name, None)

@@ -52,7 +52,7 @@ def test_a_second_file_adds_to_the_first_and_wins_over_it() -> None:
 @pytest.mark.parametrize(
     ("text", "parts"),
     [
-        ("model: 3", ["model must be a group of options, got 3 in a.yaml"]),
+        ("model: 3", ["model must be a group of options, got 3"]),
         ("model: null", ["model must be a group of options, got None"]),
         ("model: other.yaml", ["model must be a group of options, got 'other.yaml'"]),
         ("model: {name: lenet}\nmodel: {loss: huber}", ["line 2: 'model' is there twice"]),
@@ -67,6 +67,23 @@ def test_what_a_file_must_not_hold(text: str, parts: list[str], capsys: pytest.C
     Path("a.yaml").write_text(text)
     message = refused(capsys, "--config", "a.yaml")
     assert [part for part in parts if part not in message] == [], message
+
+
+@pytest.mark.parametrize(
+    "option", ["--model", "--data", "--trainer", "--model.quantization", "--model=a.yaml"]
+)
+def test_a_file_for_one_group_is_refused(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("a.yaml").write_text("name: lenet\nname: lenet")
+    message = refused(capsys, option, "a.yaml")
+    assert f"{option.strip('-').partition('=')[0]} is a group: give --" in message
+    Path("b.yaml").write_text("model.quantization: a.yaml")
+    assert "model.quantization must be a group of options, got 'a.yaml'" in refused(capsys, "-c", "b.yaml")
+
+
+@pytest.mark.parametrize("option", ["model.options", "model.quantization.layers", "trainer.callbacks"])
+def test_a_file_for_one_option_is_refused(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("a.yaml").write_text("{}")
+    assert f"{option} must be" in refused(capsys, f"--{option}", "a.yaml")
 
 
 TOUCH = "{class_path: os.system, init_args: {command: touch evil}}"
@@ -104,11 +121,11 @@ def test_a_file_runs_no_program(case: str, capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize(
     ("rounding", "part"),
     [
-        ("os.system", "must not come from Python's own library"),
-        ("sys.exit", "must not come from Python's own library"),
-        ("builtins.exec", "must not come from Python's own library"),
-        ("subprocess.run", "must not come from Python's own library"),
-        ("mine.os.system", "must be a function of your own, got 'mine.os.system' of Python's posix"),
+        ("os.system", "must be user-defined, not of Python's own library"),
+        ("sys.exit", "must be user-defined, not of Python's own library"),
+        ("builtins.exec", "must be user-defined, not of Python's own library"),
+        ("subprocess.run", "must be user-defined, not of Python's own library"),
+        ("mine.os.system", "not of Python's own library (posix); got 'mine.os.system'"),
         ("mine.Rounding", "give its apply; got <class 'mine.Rounding'>"),
         ("mine.half", "unknown name in mine 'half'; nearest: half_up"),
         ("mine.none", "rounding must return a tensor for a tensor"),

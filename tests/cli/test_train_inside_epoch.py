@@ -85,6 +85,17 @@ def test_other_batches_are_refused_inside_an_epoch(fit: Fit, tmp_path: Path, cap
     assert not (tmp_path / "version_1").exists()
 
 
+def test_overfit_batches_go_on_at_the_end_of_an_epoch_alone(fit: Fit, tmp_path: Path, capsys: Any) -> None:
+    options = ["--trainer.overfit_batches", "4"]
+    for steps in ("2", "4"):
+        fit(tmp_path, *options, "--trainer.max_steps", steps)
+    message = refused(
+        capsys, lambda: fit(tmp_path, *options, "--ckpt_path", str(tmp_path / "version_0" / LAST))
+    )
+    assert "was saved inside an epoch: overfit_batches must be left out" in message
+    fit(tmp_path, *options, "--ckpt_path", str(tmp_path / "version_1" / LAST))
+
+
 def test_a_part_of_an_optimizer_step_is_refused(fit: Fit, tmp_path: Path, capsys: Any) -> None:
     # Validation inside the step of two batches, after the first.
     options = ["--trainer.accumulate_grad_batches", "2", "--trainer.val_check_interval", "1"]

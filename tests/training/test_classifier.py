@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from qat.gradients import round_zero
 from qat.layers import Quantization
 from qat.training import Classifier
-from qat.training.classifier import dropout_seed
+from qat.training.resuming import dropout_seed
 
 FLOAT = Quantization(weight_bits=32, activation_bits=32, first_last_bits=32, input_bits=32)
 SMALL: dict[str, Any] = {"options": {"width": 4}}
@@ -103,7 +103,8 @@ def test_zero_gradient_leaves_weights_where_they_were() -> None:
         ({"classes": 1}, "classes must be at least 2, got 1"),
         ({"learning_rate": 0.0}, "learning_rate must be > 0 and finite, got 0.0"),
         ({"weight_decay": float("nan")}, "weight_decay must be >= 0 and finite, got nan"),
-        ({"seed": -1}, "seed must be >= 0, got -1"),
+        ({"seed": -1}, r"seed must be 0 to 2\^32 - 1, got -1"),
+        ({"seed": 2**32}, r"seed must be 0 to 2\^32 - 1, got 4294967296"),
         ({"checkpoint": ["block.*"]}, "blocks"),
     ],
 )

@@ -178,7 +178,7 @@ def test_warnings_of_clipping_and_oscillation_name_a_remedy(caplog: pytest.LogCa
         "health: up to 11 % of the activations are clipped in b; "
         "try activation_scale learned, or more activation_bits",
         "health: up to 21 % of the weights oscillate between codes in b; "
-        "try a lower learning_rate, or frozen ranges (freeze_epoch)",
+        "try a lower learning_rate, or frozen scales (freeze_epoch)",
         "health: up to 30 % of the activations are clipped in a; "
         "try activation_scale learned, or more activation_bits",
     ]

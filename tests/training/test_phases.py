@@ -163,6 +163,15 @@ def test_no_phases_no_callback() -> None:
     assert (phases.float_epochs, phases.freeze_epoch, phases.freeze_batchnorm_epoch) == (0, 3, None)
 
 
+def test_a_strategy_that_waits_for_gradients_of_frozen_scales() -> None:
+    model = Classifier(options={"width": 4}, quantization=LEARNED, freeze_epoch=1)
+    (phases,) = model.configure_callbacks()
+    options = {"accelerator": "cpu", "devices": 1, "logger": False, "max_epochs": 2}
+    with pytest.raises(ValueError, match=r"need trainer\.strategy ddp_find_unused_parameters_true"):
+        phases.setup(Trainer(strategy="ddp", **options), model, "fit")
+    phases.setup(Trainer(strategy="ddp_find_unused_parameters_true", **options), model, "fit")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -17,7 +17,7 @@ from qat.export.onnx.torch_export import clean, torch_export
 from qat.export.onnx.verify import refuse_differences
 from qat.export.readiness import activation_quantizers, check_ready, layer_of
 from qat.export.torch_state import default_torch_state
-from qat.export.trained_model import in_float32
+from qat.export.trained_model import float32_model
 from qat.layers import QuantLayer
 from qat.names import check_class_names
 from qat.quantizers import Quantizer
@@ -73,23 +73,20 @@ def export_onnx(
         if not (isinstance(x, Tensor) and x.is_floating_point() and x.dim()):
             got = getattr(x, "dtype", type(x).__name__)
             raise ValueError(f"example must be of batches of floating-point numbers; got {got}")
-    model, args = in_float32(model), tuple(x.detach().float() for x in args)
-    content = onnx_bytes(model, args, opset, fold, run)
+    model, args = float32_model(model), tuple(x.detach().float() for x in args)
+    content = onnx_bytes(model, args, opset, fold, run, class_names)
     refuse_differences(model, content, _random_batch(args, 20 if activation_quantizers(model) else 1))
-    if class_names is not None:
-        content = _with_class_names(content, class_names)
     return write_whole(path, content)
 
 
-def _with_class_names(content: bytes, names: Sequence[str]) -> bytes:
-    proto = onnx.load_from_string(content)
-    sizes = [size.dim_value for size in proto.graph.output[0].type.tensor_type.shape.dim]
-    classes = sizes[1] if len(sizes) > 1 else 0
-    proto.metadata_props.add(key="class_names", value=json.dumps(check_class_names(names, classes)))
-    return proto.SerializeToString(deterministic=True)
-
-
-def onnx_bytes(model: nn.Module, args: tuple[Tensor, ...], opset: int | None, fold: bool, run: str) -> bytes:
+def onnx_bytes(
+    model: nn.Module,
+    args: tuple[Tensor, ...],
+    opset: int | None,
+    fold: bool,
+    run: str,
+    class_names: Sequence[str] | None = None,
+) -> bytes:
     """The content of the file, not yet compared with the model."""
     check_ready(model)
     _check_names(model)
@@ -104,7 +101,12 @@ def onnx_bytes(model: nn.Module, args: tuple[Tensor, ...], opset: int | None, fo
     _refuse_two_producers(proto.graph)
     proto.opset_import[0].version, proto.ir_version = opset, IR_VERSIONS[opset]
     proto.producer_name, proto.producer_version = "qat", version("qat")
-    for key, value in _metadata(model, run).items():
+    metadata = _metadata(model, run)
+    if class_names is not None:
+        sizes = [size.dim_value for size in proto.graph.output[0].type.tensor_type.shape.dim]
+        names = check_class_names(class_names, sizes[1] if len(sizes) > 1 else 0)
+        metadata["class_names"] = json.dumps(names)
+    for key, value in metadata.items():
         proto.metadata_props.add(key=key, value=value)
     onnx.checker.check_model(proto, full_check=True)
     return proto.SerializeToString(deterministic=True)
