@@ -19,6 +19,7 @@ __all__ = [
     "empty_buffers",
     "has_forward_hooks",
     "innermost_saved_tensors_hooks",
+    "storage_identity",
     "tensors_in",
     "tree_flatten",
     "tree_leaves",
@@ -36,6 +37,11 @@ def tensors_in(tree: Any) -> list[Tensor]:
 def version_of(x: Tensor) -> int:
     """How often the tensor was changed in place; its views count too."""
     return x._version
+
+
+def storage_identity(x: Tensor) -> int:
+    """A number that no other storage has while this one exists; 0 for layouts that have no storage."""
+    return x.untyped_storage()._cdata if x.layout == torch.strided else 0
 
 
 def empty_buffers(module: nn.Module) -> list[str]:

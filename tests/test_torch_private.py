@@ -11,6 +11,7 @@ from qat.torch_private import (
     empty_buffers,
     has_forward_hooks,
     innermost_saved_tensors_hooks,
+    storage_identity,
     tensors_in,
     tree_flatten,
     tree_unflatten,
@@ -67,6 +68,8 @@ def test_a_weak_reference_to_a_storage() -> None:
     assert reference == StorageWeakRef(x.view(2).detach().untyped_storage())
     assert reference != StorageWeakRef(torch.zeros(2).untyped_storage())
     assert {reference: 1}[StorageWeakRef(x.untyped_storage())] == 1
+    assert reference.cdata == storage_identity(x) == storage_identity(x[1:].detach())
+    assert storage_identity(x.to_sparse()) == 0
     assert not reference.expired()
     del x
     assert reference.expired()

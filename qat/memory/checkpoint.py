@@ -1,5 +1,6 @@
 """Blocks that save only their input and run again in the backward, without changing their state twice."""
 
+import copy
 from functools import cache
 from typing import Any, ClassVar
 
@@ -8,10 +9,11 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from qat.memory.packing import CheckpointPacking
-from qat.memory.sequential import WatchedSequential
 from qat.memory.versions import RecomputedVersions
 from qat.module_state import call_on, copy_buffers, preserve_modes
 from qat.torch_private import empty_buffers, tensors_in, tree_flatten, tree_leaves, tree_unflatten, version_of
+
+NOT_RUN = "has_not_run"  # the name of an attribute that a block loses at its first forward
 
 
 class Checkpointed(nn.Module):
@@ -41,11 +43,7 @@ class Checkpointed(nn.Module):
     is_checkpointed: ClassVar[bool] = True  # `quantize` refuses modules that have this attribute
     plain: ClassVar[type[nn.Module]]  # the old class of the block
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        if cls is not Checkpointed:  # torch's containers make a slice with their own class
-            return Checkpointed(cls.plain(*args, **kwargs))
-        block: Any
-        (block,) = args or kwargs.values()
+    def __new__(cls, block: nn.Module) -> Any:
         if isinstance(block, Checkpointed):
             raise ValueError("the block is checkpointed already; once is enough")
         if not is_called(block):
@@ -54,11 +52,13 @@ class Checkpointed(nn.Module):
         block.__class__ = _checkpointed(base)
         return block
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, block: nn.Module) -> None:
         pass  # Python calls this on the block that `__new__` returned, which is initialized already
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Shape: the block's."""
+        if not torch.compiler.is_compiling():
+            vars(self).pop(NOT_RUN, None)
         if not (self.training and torch.is_grad_enabled()):
             return super().forward(*args, **kwargs)
         if torch.compiler.is_compiling():
@@ -121,15 +121,15 @@ class Checkpointed(nn.Module):
             for name, x in part.named_buffers(recurse=False, remove_duplicate=False)
         ]
         copies = [_snapshot(x) for _, _, x in slots]
-        for (part, name, _), copy in zip(slots, copies, strict=True):
-            setattr(part, name, copy)
+        for (part, name, _), own_copy in zip(slots, copies, strict=True):
+            setattr(part, name, own_copy)
         try:
             output = checkpoint(super().forward, *args, use_reentrant=False, **kwargs)
         finally:
             for part, name, x in slots:
                 setattr(part, name, x)
-        for (_, _, x), copy in zip(slots, copies, strict=True):
-            x.copy_(copy)
+        for (_, _, x), own_copy in zip(slots, copies, strict=True):
+            x.copy_(own_copy)
         return output
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
@@ -161,8 +161,19 @@ class _Body(nn.Module):
 
 @cache
 def _checkpointed(base: Any) -> Any:
-    watched = (WatchedSequential,) if issubclass(base, nn.Sequential) else ()
-    return type(f"Checkpointed{base.__name__}", (Checkpointed, *watched, base), {"plain": base})
+    contents = {"plain": base} | ({"__getitem__": _item} if hasattr(base, "__getitem__") else {})
+    return type(f"Checkpointed{base.__name__}", (Checkpointed, base), contents)
+
+
+def _item(block: Any, index: Any) -> Any:
+    """What a container holds at an index; a slice of a checkpointed container is checkpointed, too."""
+    if not isinstance(index, slice):
+        return block.plain.__getitem__(block, index)
+    vars(block).pop(NOT_RUN, None)  # the slice may run in its place
+    # torch's containers make a slice with their own class, which must be the plain one for that.
+    plain = copy.copy(block)
+    plain.__class__ = block.plain
+    return Checkpointed(plain[index])
 
 
 def _blank(base: Any) -> Any:

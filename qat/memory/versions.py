@@ -4,35 +4,43 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
-from qat.torch_private import StorageWeakRef, innermost_saved_tensors_hooks, tensors_in, version_of
+from qat.torch_private import (
+    StorageWeakRef,
+    innermost_saved_tensors_hooks,
+    storage_identity,
+    tensors_in,
+    version_of,
+)
 
 MODIFIED = "one of the variables needed for gradient computation has been modified by an inplace operation"
 
 
 class SavedVersion:
-    """The memory of a tensor that autograd saves, and how often it had been changed in place by then."""
+    """The storage of a tensor, and how often the tensor had been changed in place when autograd saved it."""
+
+    __slots__ = ("_storage", "_version")
 
     def __init__(self, x: Tensor) -> None:
         # While a weak reference exists, no other storage gets the same address.
-        self._storage = StorageWeakRef(x.untyped_storage()) if x.layout == torch.strided else id(x)
+        self._storage = StorageWeakRef(x.untyped_storage()) if storage_identity(x) else None
         self._version = version_of(x)
 
     def check(self, x: Tensor, remedy: str) -> None:
-        """Raise RuntimeError if x lies in the same memory, which was changed in place; a copy may differ."""
-        now = SavedVersion(x)
-        if now._storage == self._storage and now._version != self._version:
-            raise RuntimeError(
-                f"{MODIFIED}: a tensor of shape {tuple(x.shape)} is at version {now._version}; expected "
-                f"version {self._version} instead; {remedy}"
-            )
+        """Raise RuntimeError if x has the same storage and was changed in place since; a copy may differ."""
+        version = version_of(x)
+        if version == self._version or self._storage is None:
+            return
+        if self._storage.cdata == storage_identity(x):
+            raise _modified(x, self._version, version, remedy)
 
 
 class RecomputedVersions:
-    """The check for a block that runs twice: its second pass saves anew what the first one only counted.
+    """The check for a block that runs twice: what its second pass saves must not have changed meanwhile.
+
+    Each pass numbers the tensors in the order in which it saves them, which is the same in both.
 
     Args:
         name: of the block, for messages.
@@ -42,16 +50,17 @@ class RecomputedVersions:
     def __init__(self, name: str, inputs: Sequence[Any]) -> None:
         self._name = name
         self._inputs = [SavedVersion(x) for x in tensors_in(inputs)]
-        self._first: list[SavedVersion] = []  # by the order of saving, which is the same in both passes
-        self._second: list[SavedVersion] = []
+        self._first: list[SavedVersion] = []
+        self._second: list[int] = []  # versions alone, because torch's checkpoint keeps these tensors
 
     def first_pass(self) -> AbstractContextManager[Any]:
         """Enter it around the first pass, inside the hooks of torch's checkpoint."""
         pack, unpack = _enclosing_hooks()
+        first = self._first
 
         def keep(x: Tensor) -> tuple[int, Any]:
-            self._first.append(SavedVersion(x))
-            return len(self._first) - 1, pack(x)
+            first.append(SavedVersion(x))
+            return len(first) - 1, pack(x)
 
         def give(saved: tuple[int, Any]) -> Tensor:
             index, content = saved
@@ -62,7 +71,9 @@ class RecomputedVersions:
                     # Autograd's own check of the block's inputs does not name the block.
                     raise RuntimeError(f"{error} {self._name} needs it to run again.") from None
                 raise
-            self._second[index].check(x, f"{self._name} saves it; change a copy in the block")
+            version, expected = version_of(x), self._second[index]
+            if version != expected:
+                raise _modified(x, expected, version, f"{self._name} saves it; change a copy in the block")
             return x
 
         return saved_tensors_hooks(keep, give)
@@ -72,16 +83,24 @@ class RecomputedVersions:
         for x, before in zip(tensors_in(inputs), self._inputs, strict=True):
             before.check(x, f"{self._name} needs it to run again; change a copy")
         pack, unpack = _enclosing_hooks()
-        self._second = []
+        first, second = self._first, list[int]()
+        self._second = second
+        remedy = f"{self._name} runs again in the backward and reads it; make it a buffer or an argument"
 
         def keep(x: Tensor) -> Any:
             # Before `pack`, which ends the pass after the last tensor that is needed.
-            self._second.append(SavedVersion(x))
-            remedy = f"{self._name} runs again in the backward and reads it; make it a buffer or an argument"
-            self._first[len(self._second) - 1].check(x, remedy)
+            first[len(second)].check(x, remedy)
+            second.append(version_of(x))
             return pack(x)
 
         return saved_tensors_hooks(keep, unpack)
+
+
+def _modified(x: Tensor, expected: int, version: int, remedy: str) -> RuntimeError:
+    return RuntimeError(
+        f"{MODIFIED}: a tensor of shape {tuple(x.shape)} is at version {version}; expected version "
+        f"{expected} instead; {remedy}"
+    )
 
 
 def _enclosing_hooks() -> tuple[Any, Any]:

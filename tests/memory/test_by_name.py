@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -9,6 +11,7 @@ from torch import Tensor, nn
 
 from qat import Checkpointed, Quantization, checkpoint_blocks, quantize
 from qat.models import ResNet8, SmallCNN
+from qat.torch_private import has_forward_hooks
 
 
 @pytest.mark.parametrize("patterns", ["blocks.*", [3], [None]])
@@ -90,11 +93,80 @@ def test_a_container_that_is_never_called(container: type[nn.Module]) -> None:
 
 
 @pytest.mark.parametrize("how", ["iter", "index", "children"])
-def test_a_sequential_whose_parts_are_called_by_its_parent(how: str) -> None:
-    model = checkpoint_blocks(Iterates(nn.Sequential, how), ["blocks"])
-    with pytest.raises(ValueError, match=r"Sequential has no effect, .* pattern 'blocks\.\*' in place"):
+@pytest.mark.parametrize("copied", [lambda m: m, copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+def test_a_sequential_whose_parts_are_called_by_its_parent(copied: Callable[..., Any], how: str) -> None:
+    model = copied(checkpoint_blocks(Iterates(nn.Sequential, how), ["blocks"]))
+    x = torch.rand(2, 4)
+    model.eval()(x)  # not checkpointed in any case
+    with torch.no_grad():
+        model.train()(x)
+    for _ in range(2):
+        with pytest.raises(ValueError, match=UNUSED):
+            nn.Sequential(nn.Identity(), model)(x)
+
+
+UNUSED = (
+    r"^checkpoint pattern 'blocks' has no effect, because the forward calls the parts of blocks and not "
+    r"blocks itself; use 'blocks\.\*'$"
+)
+
+
+def test_one_of_two_patterns_whose_blocks_are_not_called() -> None:
+    inner = Iterates(nn.Sequential)
+    model = nn.ModuleDict({"head": nn.Linear(4, 4), "inner": inner})
+    model.forward = lambda x: inner(model["head"](x))
+    checkpoint_blocks(model, ["head", "inner.blocks"])
+    with pytest.raises(
+        ValueError, match=r"pattern 'inner\.blocks' has no effect, .* use 'inner\.blocks\.\*'"
+    ):
         model(torch.rand(2, 4))
-    model.eval()(torch.rand(2, 4))  # not checkpointed in any case
+    model = checkpoint_blocks(Sometimes(), ["first"])
+    with pytest.raises(ValueError, match="pattern 'first' has no effect, because the forward does not call"):
+        model(torch.rand(2, 4), skipped=0)
+
+
+class Sometimes(nn.Module):
+    """Leaves out one of its layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x: Tensor, skipped: int) -> Tensor:
+        return self.second(x) if skipped == 0 else self.first(x)
+
+
+@pytest.mark.parametrize("copied", [lambda m: m, copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+def test_a_block_that_does_not_run_beside_others_of_its_pattern(copied: Callable[..., Any]) -> None:
+    plain = Sometimes()
+    model = copied(checkpoint_blocks(copy.deepcopy(plain), ["*"]))
+    for skipped in (0, 1):
+        model(torch.rand(2, 4), skipped)
+        assert not has_forward_hooks(model)
+        assert [vars(part).keys() for part in model.children()] == [
+            vars(part).keys() for part in plain.children()
+        ]
+
+
+def test_a_block_in_eval_mode_counts_as_called() -> None:
+    model = checkpoint_blocks(Iterates(nn.Sequential, "call"), ["blocks"])
+    model.blocks.eval()
+    model(torch.rand(2, 4))
+    assert not has_forward_hooks(model)
+
+
+def test_a_compiled_model_is_not_checked() -> None:
+    model = checkpoint_blocks(Iterates(nn.Sequential, "call"), ["blocks"])
+    x = torch.rand(2, 4)
+    expected = copy.deepcopy(model)(x)
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    for _ in range(2):
+        y = compiled(x)
+        y.sum().backward()
+        torch.testing.assert_close(y, expected)
+    model(x)
+    assert not has_forward_hooks(model)
+    torch.testing.assert_close(compiled(x), expected)
 
 
 @pytest.mark.parametrize("how", ["call", "slice"])
@@ -139,3 +211,8 @@ def test_a_slice_of_a_list_that_has_a_forward() -> None:
     assert type(chain[:2]) is type(chain)
     assert chain[:2](torch.rand(2, 4)).shape == (2, 4)
     assert len(chain + nn.ModuleList([nn.Tanh()])) == 4
+
+
+def test_an_unknown_keyword() -> None:
+    with pytest.raises(TypeError, match="module"):
+        Checkpointed(module=nn.Linear(2, 2))  # type: ignore[call-arg]

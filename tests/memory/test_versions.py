@@ -143,3 +143,26 @@ def test_harmless_changes_stay_bit_identical(within: Any) -> None:
         loss.backward()
         results.append([y, x.grad, *(p.grad for p in block.parameters()), *block.buffers()])
     assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+
+
+def test_a_sparse_input_and_a_buffer_that_the_block_replaces() -> None:
+    class Replaces(nn.Module):
+        last: Tensor
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(4, 4)
+            self.register_buffer("last", torch.ones(4, 4).add_(1))  # a version that the copy does not have
+
+        def forward(self, x: Tensor) -> Tensor:
+            y = torch.sparse.mm(x, self.fc.weight) * self.last
+            self.last = self.last + 1
+            return y
+
+    x, gradients = torch.eye(4).to_sparse(), []
+    for wrap in (lambda block: block, Checkpointed):
+        torch.manual_seed(0)
+        block = wrap(Replaces())
+        block(x).sum().backward()
+        gradients.append(block.fc.weight.grad)
+    assert torch.equal(*gradients)
