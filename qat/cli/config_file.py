@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from inspect import signature
 from typing import Any
 
 from jsonargparse import ActionConfigFile, Namespace  # type: ignore[attr-defined] # public, says its manual
@@ -66,25 +67,33 @@ def check_classes(options: Any) -> None:
     """Refuse a class path that is not of one of Lightning's parts: building another could run anything.
 
     Raises:
-        ValueError: a `class_path` names a function, or a class that is no callback, logger or the like.
+        ValueError: a `class_path` names a function, or a class that is no callback, logger or the like; or an
+            argument of the class is a function, as in `LambdaCallback`.
     """
-    for path in _class_paths(options):
+    for path, arguments in _classes(options):
         found = imported("class_path", path)
         if not (isinstance(found, type) and issubclass(found, KINDS)):
             kinds = ", ".join(kind.__name__ for kind in KINDS)
             raise ValueError(f"class_path must name a class of Lightning's kinds ({kinds}), got {path!r}")
+        for name, parameter in signature(found).parameters.items():
+            if "Callable" in str(parameter.annotation) and arguments.get(name) is not None:
+                raise ValueError(f"{name} of {path} must be left out: options name no function to run")
 
 
-def _class_paths(options: Any) -> Iterator[str]:
+def _classes(options: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
     if isinstance(options, Namespace):
         options = vars(options)
     if isinstance(options, Mapping):
         if "class_path" in options:
-            yield str(options["class_path"])
+            arguments = options.get("init_args") or {}
+            yield (
+                str(options["class_path"]),
+                vars(arguments) if isinstance(arguments, Namespace) else arguments,
+            )
         options = list(options.values())
     if isinstance(options, list | tuple):
         for value in options:
-            yield from _class_paths(value)
+            yield from _classes(value)
 
 
 def _entry(content: Any, name: str) -> Any:

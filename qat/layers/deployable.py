@@ -201,5 +201,7 @@ def absorb_batchnorm(model: nn.Module, norms: Mapping[str, str], specs: Sequence
         layer: Any = model.get_submodule(spec.name)
         layer.__class__ = DEPLOYABLE[type(layer)]
         layer.source = place(spec.source) if spec.source else None
+        if isinstance(layer.weight_quantizer, Quantizer):
+            layer.weight_quantizer.scale.kind += " of a deployable layer"  # another weight is quantized
         layer.fold = Fold(place(spec.name), place(norms[spec.name])) if spec.name in norms else None
         assert layer.norm is None or isinstance(layer.norm, FoldedBatchNorm)  # it is absorbed now

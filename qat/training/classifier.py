@@ -27,7 +27,7 @@ from qat.training.nonfinite import has_nonfinite, locate_nonfinite
 from qat.training.phases import Phases
 from qat.training.ranks import any_process, of_all_processes
 from qat.training.resuming import ResumableModule
-from qat.training.schedule import one_cycle, parameter_groups
+from qat.training.schedule import one_cycle, parameter_groups, planned_steps
 from qat.training.start import load_start
 
 
@@ -254,6 +254,6 @@ class Classifier(ResumableModule):
         self.load_start()
         rates = [self.hparams[key] for key in ("learning_rate", "weight_decay", "scale_learning_rate")]
         optimizer = OPTIMIZERS[self.hparams["optimizer"]](parameter_groups(self.model, *rates))
-        total = self.trainer.estimated_stepping_batches
+        total = planned_steps(self.trainer)
         scheduler = LambdaLR(optimizer, lambda step: one_cycle(step, total))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}

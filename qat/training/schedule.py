@@ -3,12 +3,26 @@
 import math
 from typing import Any
 
+from lightning import Trainer
 from torch import nn
 
 from qat.layers.trace import CONV_AND_LINEAR
 from qat.quantizers import Scale
 
 WARM_UP = 0.25
+
+
+def planned_steps(trainer: Trainer) -> float:
+    """The optimizer steps of a run's schedule: those of `max_epochs`, else of `max_steps`; or infinity.
+
+    Where both are given, `max_steps` interrupts the run as `max_time` does, and the schedule is that of a run
+    that goes on.
+    """
+    steps = trainer.estimated_stepping_batches  # sets up the loaders
+    batches, epochs = trainer.num_training_batches, trainer.max_epochs
+    if epochs is None or epochs < 1 or math.isinf(batches):
+        return steps
+    return math.ceil(batches / trainer.accumulate_grad_batches) * epochs
 
 
 def one_cycle(step: int, total: float) -> float:

@@ -96,6 +96,10 @@ EVIL = {
     "strategy": f"trainer: {{strategy: {TOUCH}}}",
     "inside_a_callback": "trainer: {callbacks: {class_path: lightning.pytorch.callbacks.LambdaCallback, "
     f"init_args: {{on_fit_start: {TOUCH}}}}}}}",
+    "argument_of_a_callback": "trainer: {callbacks: {class_path: lightning.pytorch.callbacks.LambdaCallback, "
+    "init_args: {on_fit_start: evil_module.start}}}",
+    "argument_of_pythons_library": "trainer: {callbacks: {class_path: lightning.pytorch.callbacks."
+    "LambdaCallback, init_args: {setup: shutil.rmtree}}}",
     "own_function": "model: {quantization: {rounding: {class_path: evil_module.run, "
     "init_args: {what: evil}}}}",
     "own_class": "model: {options: {width: {class_path: evil_module.Run, init_args: {what: evil}}}}",
@@ -105,6 +109,7 @@ EVIL = {
 MODULE = """
 from pathlib import Path
 def run(what): Path(what).touch()
+def start(*_): Path("evil").touch()
 class Run:
     def __init__(self, what): run(what)
 """

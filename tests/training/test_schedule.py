@@ -59,7 +59,7 @@ def test_learned_scales_have_a_group_of_their_own(quantization: Quantization, co
 def test_the_schedule_applies_to_the_scales_too() -> None:
     model = Classifier(options={"width": 4}, quantization=LEARNED, scale_learning_rate=0.5)
     model._fabric = None
-    model._trainer = SimpleNamespace(estimated_stepping_batches=4)
+    model._trainer = SimpleNamespace(estimated_stepping_batches=4, num_training_batches=4, max_epochs=-1)
     chosen = model.configure_optimizers()
     optimizer, scheduler = chosen["optimizer"], chosen["lr_scheduler"]["scheduler"]
     for step in range(4):
