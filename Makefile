@@ -8,10 +8,10 @@ compare: .venv/installed  ## the main job: four setups on 5,000 MNIST images
 	$(BIN)/python scripts/compare.py
 
 test: .venv/installed  ## the tests, without the slow ones
-	$(BIN)/python -m pytest -n auto --maxprocesses 4
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 test-slow: .venv/installed  ## the slow tests alone
-	$(BIN)/python -m pytest -m slow -n auto --maxprocesses 2
+	$(BIN)/python -m pytest -m slow -n auto --maxprocesses 2 --dist worksteal
 
 check: .venv/installed  ## format, lint and types
 	$(BIN)/ruff format --check .

@@ -122,6 +122,7 @@ main(sys.argv[1:])
 """
 
 
+@pytest.mark.slow
 def test_killed_in_another_process(fit: Fit, short: list[str], tmp_path: Path) -> None:
     code = KILLED.replace("{threads}", str(torch.get_num_threads()))  # sums differ by their number
     root = ["--trainer.default_root_dir", str(tmp_path / "run")]

@@ -23,6 +23,7 @@ def test_a_second_one_is_refused_until_the_first_ends(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.slow
 def test_a_killed_process_holds_nothing(tmp_path: Path) -> None:
     process = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None

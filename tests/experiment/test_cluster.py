@@ -12,6 +12,7 @@ from qat.experiment import RunsFailedError, compare
 from qat.experiment.plan import FILES
 
 
+@pytest.mark.slow
 def test_runs_on_two_workers_equal_those_here_and_failures_are_named(tiny, tmp_path: Path) -> None:
     comparison = tiny("checkpointed", "ste", equal=[["checkpointed", "ste"]])
     bad = tiny("checkpointed", "ste", setups={"bad": {"model.learning_rate": 1e30}})

@@ -69,7 +69,10 @@ def test_one_that_fails_or_is_killed_leaves_the_others_going(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has other signals")
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 130), pytest.param(signal.SIGKILL, -9, marks=pytest.mark.slow)],
+)
 def test_ctrl_c_and_a_kill_leave_no_process_and_keep_what_is_finished(
     images: Path, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:

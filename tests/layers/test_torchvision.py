@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from qat.layers import Quantization, quantize
 
-SMALL = ["resnet18", "mobilenet_v3_small", "squeezenet1_1", "shufflenet_v2_x0_5", "googlenet"]
+SMALL = ["mobilenet_v3_small", "squeezenet1_1", "shufflenet_v2_x0_5"]
 ALL = [
     *("resnet18", "mobilenet_v2", "mobilenet_v3_small", "vgg11_bn", "squeezenet1_1", "densenet121"),
     *("shufflenet_v2_x0_5", "efficientnet_b0", "googlenet", "mnasnet0_5", "regnet_y_400mf", "convnext_tiny"),

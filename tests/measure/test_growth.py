@@ -32,6 +32,7 @@ def test_the_watch_ends_with_an_error() -> None:
     assert threading.active_count() == threads
 
 
+@pytest.mark.slow
 def test_a_fresh_process_holds_what_was_counted() -> None:
     # The caches of the process add a few MB, whatever the batch.
     workload = Workload("resnet8", batch=64)
