@@ -4,7 +4,6 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from qat.layers.unset import quantized
 from qat.quantizers import Quantizer
 
 
@@ -25,7 +24,8 @@ class QuantActivation(nn.Module):
         self.quantizer = quantizer
 
     def forward(self, input: Tensor) -> Tensor:
-        return quantized(self.quantizer, super().forward(input))
+        y: Tensor = self.quantizer(super().forward(input))
+        return y
 
 
 class QuantReLU(QuantActivation, nn.ReLU):
@@ -37,7 +37,8 @@ class QuantReLU(QuantActivation, nn.ReLU):
     def forward(self, input: Tensor) -> Tensor:
         if self.inplace or not isinstance(self.quantizer, Quantizer):
             return super().forward(input)
-        return quantized(self.quantizer, input, relu=True)
+        y: Tensor = self.quantizer(input, relu=True)
+        return y
 
 
 def _quantized_class(kind: type[nn.Module]) -> type[QuantActivation]:

@@ -24,7 +24,7 @@ from qat.layers.trace import CONV_AND_LINEAR, ModelTrace
 from qat.quantizers import Quantizer, check_state
 from qat.torch_private import tensors_in
 
-LOST = 32  # the ratio of two ranges at which the smaller one loses five bits
+LOST = 32  # the ratio of two largest magnitudes at which the smaller one loses five bits
 
 
 def quantize(model: nn.Module, config: Quantization, example: Tensor | tuple[Any, ...]) -> nn.Module:
@@ -60,7 +60,7 @@ def quantize(model: nn.Module, config: Quantization, example: Tensor | tuple[Any
 
     Warns:
         UserWarning: a convolution or linear layer stays float, because it did not run as a plain one; a layer
-            that runs several times has one range for inputs of very different size; or the example is
+            that runs several times has one scale for inputs of very different size; or the example is
             negative somewhere although `input_signed` is False.
     """
     args = _checked(model, config, example)
@@ -76,7 +76,7 @@ def quantize(model: nn.Module, config: Quantization, example: Tensor | tuple[Any
     # What may raise comes before the first change of the model.
     activation_specs, layer_specs = quant_specs(trace, config)
     norms = plan_absorbing(model, args, layer_specs) if config.deployable else None
-    _warn_of_shared_ranges(trace, layer_specs)
+    _warn_of_shared_scales(trace, layer_specs)
     activations = [
         (model.get_submodule(spec.name), quantizer_of_activation(spec, trace.activations[spec.name].samples))
         for spec in activation_specs
@@ -119,7 +119,7 @@ def _checked(model: nn.Module, config: Quantization, example: Any) -> tuple[Any,
     return args
 
 
-def _warn_of_shared_ranges(trace: ModelTrace, specs: Sequence[QuantSpec]) -> None:
+def _warn_of_shared_scales(trace: ModelTrace, specs: Sequence[QuantSpec]) -> None:
     """Warn of layers that quantize the inputs of several calls with a scale that fits only some of them."""
     for spec in specs:
         samples = trace.consumers[spec.name].samples
@@ -127,7 +127,7 @@ def _warn_of_shared_ranges(trace: ModelTrace, specs: Sequence[QuantSpec]) -> Non
         if spec.input_bits < FLOAT and max(largest) > LOST * min(largest):
             numbers = ", ".join(f"{x:.3g}" for x in largest)
             warnings.warn(
-                f"{spec.name} runs {len(samples)} times with one range for all inputs, whose largest "
+                f"{spec.name} runs {len(samples)} times with one scale for all inputs, whose largest "
                 f"magnitudes are {numbers}: small inputs lose most of their codes; use a copy of the layer "
                 "for each call",
                 stacklevel=3,

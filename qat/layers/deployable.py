@@ -86,36 +86,52 @@ class Deployable(QuantLayer):
     def effective_weight(self) -> Tensor:
         """The weight that is quantized, `weight f`."""
         norm = self.norm
-        return self.weight if norm is None else self.weight * self._along_axis(_factor(norm), 0)
+        return self._folded_weight(None if norm is None else _factor(norm))
 
     @property
     def effective_bias(self) -> Tensor | None:
         """The bias where BatchNorm is folded; in eval mode rounded to the accumulator's grid."""
-        bias, norm = self.bias, self.norm
-        if norm is not None:
-            mean = -norm.running_mean if bias is None else bias - norm.running_mean
-            bias = mean * _factor(norm) + (norm.bias if norm.affine else 0)
+        norm = self.norm
+        factor = None if norm is None else _factor(norm)
+        bias = self._folded_bias(norm, factor)
+        return bias if bias is None or self.training else self._rounded(bias, self._folded_weight(factor))
+
+    def forward(self, input: Tensor) -> Tensor:
+        norm = self.norm
+        factor = None if norm is None else _factor(norm)
+        weight = self._folded_weight(factor)
+        x, codes = self.input_quantizer(input), self.weight_quantizer(weight)
+        if norm is not None and factor is not None and norm.training:
+            y = self.operator(x, codes, None) / self._along_axis(factor, 1)
+            return y if self.bias is None else y + self._along_axis(self.bias, 1)
+        bias = self._folded_bias(norm, factor)
+        if bias is not None and not self.training:
+            bias = self._rounded(bias, weight)
+        return self.operator(x, codes, bias)
+
+    def _folded_weight(self, factor: Tensor | None) -> Tensor:
+        return self.weight if factor is None else self.weight * self._along_axis(factor, 0)
+
+    def _folded_bias(self, norm: Any, factor: Tensor | None) -> Tensor | None:
+        if factor is None:
+            return self.bias
+        mean = -norm.running_mean if self.bias is None else self.bias - norm.running_mean
+        return mean * factor + (norm.bias if norm.affine else 0)
+
+    def _rounded(self, bias: Tensor, weight: Tensor) -> Tensor:
+        """The bias on the accumulator's grid, if both operands lie on one; `weight` is the folded one."""
         assert isinstance(self.weight_quantizer, Quantizer)
         for_input: Any = (
             self.input_quantizer if self.source is None else getattr(self.source.module, "quantizer", None)
         )
-        is_on_grid = self.weight_quantizer.enabled and isinstance(for_input, Quantizer)
-        if bias is None or self.training or not is_on_grid:
+        if not (self.weight_quantizer.enabled and isinstance(for_input, Quantizer)):
             return bias
-        scale = self.weight_quantizer.scale(self.effective_weight).reshape(-1)
+        scale = self.weight_quantizer.scale(weight).reshape(-1)
         unit = scale * for_input.scale.value
         # The scale of a channel of zeros is almost 0; a coarser unit keeps the bias within 22 bits.
         coarsest = torch.ldexp(torch.ones_like(bias), torch.frexp(bias)[1]) / EXACT
         unit = torch.maximum(unit, coarsest)
         return torch.round(bias / unit) * unit
-
-    def forward(self, input: Tensor) -> Tensor:
-        norm = self.norm
-        if norm is None or not norm.training:
-            return super().forward(input)
-        weight = self.weight_quantizer(self.effective_weight)
-        y = self.operator(self.input_quantizer(input), weight, None) / self._along_axis(_factor(norm), 1)
-        return y if self.bias is None else y + self._along_axis(self.bias, 1)
 
     def _along_axis(self, x: Tensor, axis: int) -> Tensor:
         """Numbers of the output channels, shaped to broadcast along axis 0 of the weight or 1 of a batch."""

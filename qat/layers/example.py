@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.modules.lazy import LazyModuleMixin
 
 from qat.layers.private_random import PrivateRandom
-from qat.layers.unset import EXAMPLE
+from qat.layers.unset import without_warnings
 from qat.module_state import call_on, hook_forwards, preserve_modes
 from qat.torch_private import tensors_in
 
@@ -46,7 +46,7 @@ def run_example(
     """
     kinds = {"cpu", *(x.device.type for x in tensors_in(args))}
     listener.path.clear()
-    with preserve_modes(model), _hooked(model, listener):
+    with preserve_modes(model), without_warnings(model), _hooked(model, listener):
         model.train(training)
         for module in model.modules():
             if type(module).__name__ in ("StochasticDepth", "DropPath"):
@@ -57,7 +57,6 @@ def run_example(
                     stack.enter_context(torch.autocast(kind, enabled=False))
                 for context in (torch.no_grad(), PrivateRandom(), _uncompiled(), listener):
                     stack.enter_context(context)
-                stack.callback(EXAMPLE.reset, EXAMPLE.set(True))
                 return call_on(model, buffers, args)
         except Exception as error:  # a user-defined model may raise anything
             name = listener.path[-1] if listener.path else ""

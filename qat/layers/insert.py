@@ -10,7 +10,6 @@ from qat.layers.activation import QUANT_ACTIVATIONS
 from qat.layers.config import FLOAT
 from qat.layers.layer import QuantConv1d, QuantConv2d, QuantConvTranspose2d, QuantLayer, QuantLinear
 from qat.layers.specs import QuantSpec
-from qat.layers.unset import mark_unset
 from qat.quantizers import Quantizer, activation_quantizer, weight_quantizer
 
 QUANT_LAYERS: dict[type[nn.Module], type[QuantLayer]] = {
@@ -75,5 +74,6 @@ def quantizer_of_activation(spec: QuantSpec, samples: list[Tensor]) -> nn.Module
             asymmetric=spec.config.asymmetric and spec.signed,
             rounding=spec.config.rounding_function,
         )
-    mark_unset(quantizer, spec.name, sample)
+    if not sample.any():
+        quantizer.scale.unset = spec.name  # zeros say nothing of the scale
     return quantizer

@@ -5,8 +5,6 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from qat.layers.unset import quantized
-
 
 class QuantLayer(nn.Module):
     """Abstract base class; it comes before torch's layer in the bases of a quantized layer.
@@ -46,7 +44,7 @@ class QuantLayer(nn.Module):
         return self.bias
 
     def forward(self, input: Tensor) -> Tensor:
-        x = quantized(self.input_quantizer, input)
+        x = self.input_quantizer(input)
         return self.operator(x, self.weight_quantizer(self.effective_weight), self.effective_bias)
 
     def operator(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -97,7 +95,7 @@ class QuantConvTranspose2d(QuantLayer, nn.ConvTranspose2d):
         padding: list[int] = list(self.padding)  # type: ignore[arg-type]  # a string only in other convolutions
         sizes = list(self.stride), padding, list(self.kernel_size)
         output_padding = self._output_padding(input, output_size, *sizes, 2, list(self.dilation))
-        x = quantized(self.input_quantizer, input)
+        x = self.input_quantizer(input)
         weight = _swap_channels(self.weight_quantizer(self.effective_weight), self.groups)
         settings = self.stride, padding, output_padding, self.groups, self.dilation
         return F.conv_transpose2d(x, weight, self.effective_bias, *settings)

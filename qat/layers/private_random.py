@@ -1,4 +1,4 @@
-"""Random numbers that disturb nobody: not this thread afterwards, and not other threads meanwhile."""
+"""Draw random numbers without moving torch's generators, which this thread and others use."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
 """Measure BatchNorm's statistics and the scales of activations anew, after the weights have changed."""
 
 from collections.abc import Iterable
-from itertools import chain, islice
+from itertools import chain
 from typing import Any
 
 import torch
@@ -46,8 +46,9 @@ def remeasure(model: nn.Module, batches: Iterable[Any]) -> nn.Module:
         )
     momenta = [norm.momentum for norm in norms]
     device = next(x.device for x in (*model.parameters(), *model.buffers()))
-    first = list(islice(remaining := iter(batches), 1))
-    if not first:  # before anything is reset
+    batches = iter(batches)
+    first = next(batches, None)
+    if first is None:  # before anything is reset
         raise ValueError("batches must hold at least one batch, got none; a generator serves only once")
     with preserve_modes(model):
         model.eval()
@@ -59,7 +60,7 @@ def remeasure(model: nn.Module, batches: Iterable[Any]) -> nn.Module:
             quantizer.scale.restart()
             quantizer.train()
         try:
-            for batch in chain(first, remaining):
+            for batch in chain([first], batches):
                 inputs = batch[0] if isinstance(batch, (list, tuple)) else batch
                 model(inputs.to(device) if isinstance(inputs, Tensor) else inputs)
         finally:

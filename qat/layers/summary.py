@@ -12,7 +12,6 @@ from qat.layers.example import arguments, check_model
 from qat.layers.insert import QUANT_LAYERS
 from qat.layers.layer import QuantLayer
 from qat.layers.trace import CONV_AND_LINEAR, ModelTrace, TracedModule
-from qat.layers.unset import is_unset
 from qat.quantizers import PowerOfTwo, Quantizer
 
 COLUMNS = {
@@ -52,7 +51,7 @@ class Summary:
     not_run: list[str]  # quantized layers that run in training only, such as auxiliary heads; not counted
     weight_bytes: int  # of all weights; a shared weight is counted once
     float_bytes: int  # of the same weights in 32 bits
-    notes: dict[str, str] = field(default_factory=dict)  # a quantized module -> what is wrong with its range
+    notes: dict[str, str] = field(default_factory=dict)  # a quantized module -> what is wrong with its scale
 
     @property
     def macs(self) -> int:
@@ -165,7 +164,7 @@ def _notes(model: nn.Module, trace: ModelTrace) -> dict[str, str]:
         calls = len(trace.consumers[name].samples) if name in trace.consumers else 1
         if not isinstance(quantizer, Quantizer):
             continue
-        if is_unset(quantizer):
+        if quantizer.scale.unset is not None:
             notes[name] = "its scale was never set; train the model or load a trained state"
         elif calls > 1:
             notes[name] = f"runs {calls} times, and one scale serves all inputs"

@@ -11,6 +11,7 @@ from torch.utils.checkpoint import checkpoint
 from qat.memory.packing import CheckpointPacking
 from qat.memory.versions import RecomputedVersions
 from qat.module_state import call_on, copy_buffers, preserve_modes
+from qat.quantizers import Scale
 from qat.torch_private import empty_buffers, tensors_in, tree_flatten, tree_leaves, tree_unflatten, version_of
 
 NOT_RUN = "has_not_run"  # the name of an attribute that a block loses at its first forward
@@ -123,6 +124,9 @@ class Checkpointed(nn.Module):
         copies = [_snapshot(x) for _, _, x in slots]
         for (part, name, _), own_copy in zip(slots, copies, strict=True):
             setattr(part, name, own_copy)
+        for part in self.modules():
+            if isinstance(part, Scale):
+                part.unset = None  # as `observe` does; torch refuses that inside its checkpoint
         try:
             output = checkpoint(super().forward, *args, use_reentrant=False, **kwargs)
         finally:

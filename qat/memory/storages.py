@@ -81,7 +81,7 @@ class Packing(TorchFunctionMode):
         if current() is not self or not torch.is_grad_enabled():
             return
         # This hook does not see the argument `relu=True`, because torch would never release a global hook
-        # that gets keyword arguments. Without it only a dynamic scale in eval mode would be another one.
+        # that gets keyword arguments. The argument matters only for a dynamic scale in eval mode.
         if _is_on_grid(module) and module.enabled and args and _fills_storage(output):
             if module.scale.is_dynamic and not module.training:
                 return

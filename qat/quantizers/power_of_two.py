@@ -54,6 +54,7 @@ class PowerOfTwo(Scale):
 
     def initialize(self, x: Tensor) -> None:
         self.inner.initialize(x)
+        self.unset = None
 
     def subsample(self, x: Tensor) -> Tensor:
         return self.inner.subsample(x)

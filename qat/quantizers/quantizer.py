@@ -1,6 +1,7 @@
 """The quantizer: a grid, the source of its scale, and a rounding; three independent choices."""
 
 import json
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,7 +27,8 @@ class Quantizer(nn.Module):
     have a zero point (`AsymmetricScale`).
 
     In training mode `forward` observes the tensor first and uses the updated scale; in eval mode the state
-    does not change. Codes are computed in float32 or wider, also under autocast.
+    does not change, and a scale that is `unset` causes one warning. Codes are computed in float32 or wider,
+    also under autocast.
 
     Args:
         grid: the allowed integers.
@@ -58,6 +60,8 @@ class Quantizer(nn.Module):
             return x.relu() if relu else x
         if self.training:
             self.observe(x, relu)
+        elif not torch.compiler.is_compiling() and self.scale.unset is not None:
+            self._warn_unset()
         one_function = self.effective_rounding is round_ste and self.scale.is_fusible and self.grid.step == 1
         if one_function and not (relu and self.scale.is_dynamic):
             return self._fused(x, relu)
@@ -70,6 +74,7 @@ class Quantizer(nn.Module):
         if self.enabled and not self.scale.frozen:
             sample = self.scale.subsample(x.detach())
             self.scale.observe(sample.relu() if relu else sample)
+            self.scale.unset = None  # not after a test of it, for which torch.compile would compile twice
 
     def freeze(self) -> None:
         """Keep the scale as it is: neither batches nor the weight nor the optimizer change it."""
@@ -95,6 +100,14 @@ class Quantizer(nn.Module):
     def uses_compiled_kernels(self, x: Tensor) -> bool:
         """Whether this tensor goes through the compiled kernels."""
         return self.compiled_on == x.device.type and kernels.is_fusible(x)
+
+    def _warn_unset(self) -> None:
+        name, self.scale.unset = self.scale.unset, None
+        warnings.warn(
+            f"{name}: its scale was never set, so the outputs mean nothing; train the model, load a trained "
+            "state, or run it on a batch in training mode",
+            stacklevel=3,
+        )
 
     def _fused(self, x: Tensor, relu: bool) -> Tensor:
         scale, high, compiled = self.scale(x), self.grid.high, self.compiled_on == x.device.type
@@ -143,6 +156,7 @@ class Quantizer(nn.Module):
         """Set `enabled`, and freeze or unfreeze the scale; `check_state` has compared the rest."""
         meaning = read_extra_state(state)
         self.enabled = meaning["enabled"]
+        self.scale.unset = None
         (self.freeze if meaning["frozen"] else self.unfreeze)()
 
     def extra_repr(self) -> str:

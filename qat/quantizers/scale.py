@@ -26,9 +26,11 @@ class Scale(nn.Module):
     Attributes:
         value: the stored scale.
         kind: the meaning of the statistic, compared when a state is loaded.
+        unset: the name of the layer, while neither data nor a loaded state has set the scale; else None.
         frozen: the scale does not change. The quantizer does not call `observe` while it is frozen.
     """
 
+    unset: str | None = None
     statistic: str = "value"  # the buffer or parameter that stores what `measure` returns
     clamps_first: bool = False  # the gradient passes where `low <= x / scale <= high`
     passes_outside: bool = False  # the gradient of x also passes where x is clamped
@@ -65,11 +67,11 @@ class Scale(nn.Module):
         """Set the statistic to that of `x`, if it is finite. The first observed batch replaces it."""
         new, stored = self.measure(x), getattr(self, self.statistic)
         stored.copy_(torch.where(new.isfinite(), new, stored))
+        self.unset = None
 
     def restart(self) -> None:
-        """Let the next observed batch set a moving average; other scales stay as they are."""
-        if self.is_averaged:
-            self.get_buffer("batches").zero_()
+        """Let the next observed batch set a moving average, which `is_averaged`."""
+        self.get_buffer("batches").zero_()
 
     def subsample(self, x: Tensor) -> Tensor:
         """Fewer elements from which `measure` gets the same result, also after a ReLU; by default x."""

@@ -10,6 +10,7 @@ from torch import nn
 
 from qat import Quantization, checkpoint_blocks, packed_activations, quantize
 from qat.models import SmallCNN
+from qat.quantizers import Scale
 
 SHAPE = (1, 16, 16)
 CONFIGS = {
@@ -68,6 +69,7 @@ def test_one_graph_and_the_eager_values(name: str, checkpointed: bool) -> None:
         twin.dropout.p = model.dropout.p = 0.0  # the second pass draws its numbers in another order
     assert_same_steps(compiled, twin, (model, twin))
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+    assert all(part.unset is None for part in model.modules() if isinstance(part, Scale))
 
 
 def test_a_switch_of_phase_compiles_once_more() -> None:

@@ -49,6 +49,7 @@ def test_an_evaluation_beside_a_summary() -> None:
 
     rows: list[int] = []
     results = beside(lambda: rows.extend(len(summary(model, x).rows) for _ in range(20)), forward)
+    assert results
     assert [r for r in results if r is not True] == []
     assert set(rows) == {rows[0]}
 

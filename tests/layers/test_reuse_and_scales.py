@@ -1,4 +1,4 @@
-"""Layers that run twice, have groups, are not reached or are replaced, and ranges that nothing has set."""
+"""Layers that run twice, have groups, are not reached or are replaced, and scales that nothing has set."""
 
 import copy
 from contextlib import nullcontext
@@ -21,9 +21,9 @@ class TwoCalls(nn.Module):
 
 
 @pytest.mark.parametrize("factor", [100.0, 0.01, 0.0])
-def test_one_range_for_calls_of_very_different_size_is_warned_of(factor: float) -> None:
+def test_one_scale_for_calls_of_very_different_size_is_warned_of(factor: float) -> None:
     x = torch.rand(4, 8)
-    with pytest.warns(UserWarning, match=r"a runs 2 times with one range for all inputs, .*magnitudes are"):
+    with pytest.warns(UserWarning, match=r"a runs 2 times with one scale for all inputs, .*magnitudes are"):
         model = quantize(TwoCalls(factor), Quantization(input_bits=4), x)
     assert summary(model, x).notes == {"a": "runs 2 times, and one scale serves all inputs"}
     assert "note: a: runs 2 times" in str(summary(model, x))
@@ -121,7 +121,7 @@ CONFIGS = {
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_ranges_that_nothing_has_set_are_named_once(name: str) -> None:
+def test_scales_that_nothing_has_set_are_named_once(name: str) -> None:
     x = torch.rand(4, 3, 8, 8)
 
     def build(example: Tensor) -> nn.Module:
@@ -147,3 +147,8 @@ def test_ranges_that_nothing_has_set_are_named_once(name: str) -> None:
     loaded.load_state_dict(build(x).state_dict())
     loaded(x)
     assert summary(loaded, x).notes == {}
+    by_hand = build(torch.zeros_like(x))
+    for quantizer in (by_hand[0].input_quantizer, by_hand[1].quantizer):
+        quantizer.scale.initialize(x)
+    by_hand(x)
+    assert summary(by_hand, x).notes == {}
