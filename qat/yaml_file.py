@@ -47,6 +47,16 @@ def read_yaml(argument: str, path: str | Path) -> Any:
     raise ValueError(f"{argument} must be a YAML file; {path}: {what}")
 
 
+def check_aliases(text: str) -> None:
+    """Raise ValueError for an option in YAML whose aliases grow too large, which its parser would build."""
+    try:
+        node = _Loader(text).get_single_node()
+    except yaml.YAMLError:
+        return  # it is no YAML, and may be right
+    if node is not None:
+        _count(node, {})
+
+
 def _content(text: str) -> Any:
     loader = _Loader(text)
     node = loader.get_single_node()

@@ -35,6 +35,15 @@ def main(argv: Sequence[str] | None = None) -> None:
 
         print(f"error: {unknown_name('verb', verb, VERBS)}", file=sys.stderr)
         sys.exit(2)
+    for argument in arguments:
+        if "&" in argument and "*" in argument:
+            from qat.yaml_file import check_aliases
+
+            try:
+                check_aliases(argument.partition("=")[2] if argument.startswith("--") else argument)
+            except ValueError as error:
+                print(f"error: {argument[:40]}...: {error}", file=sys.stderr)
+                sys.exit(2)
     # Let waiting threads sleep: spinning ones make a step ten times slower on a machine that has other work.
     # OpenMP reads this when torch is imported, which happens in the import below.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

@@ -4,6 +4,7 @@ import io
 import subprocess
 import sys
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -88,3 +89,14 @@ def test_a_terminal_of_another_encoding(encoding: str, monkeypatch: pytest.Monke
     print("\N{BALLOT X}\u00e9")
     stream.flush()
     assert b"\\u2717" in stream.buffer.getvalue()
+
+
+@pytest.mark.parametrize("form", [["--model.options", "{}"], ["--model.options={}"]])
+def test_aliases_that_grow_are_refused_at_once(form: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    links = [f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]" for old, new in pairwise("abcdefgh")]
+    bomb = "{a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1], " + ", ".join(links) + "}"
+    with pytest.raises(SystemExit) as stop:
+        main(["train", "fit", *(part.replace("{}", bomb) for part in form)])
+    err = capsys.readouterr().err
+    assert (stop.value.code, err.count("\n")) == (2, 1)
+    assert "more than 100,000 values, aliases written out" in err

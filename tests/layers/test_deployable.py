@@ -292,3 +292,16 @@ def test_an_activation_that_was_replaced_leaves_the_bias_unrounded() -> None:
     model[2] = nn.ReLU()
     assert model(X).isfinite().all()
     assert model[3].effective_bias is not None
+
+
+@pytest.mark.parametrize("deployable", [True, False])
+def test_a_state_of_other_weights_is_refused(deployable: bool) -> None:
+    def net(deployable: bool) -> nn.Module:
+        layers = nn.Sequential(
+            nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.Flatten(), nn.Linear(72, 3)
+        )
+        config = Quantization(deployable=True) if deployable else Quantization(power_of_two=True)
+        return quantize(layers, config, torch.zeros(2, 1, 8, 8))
+
+    with pytest.raises(ValueError, match="of a deployable layer"):
+        net(deployable).load_state_dict(net(not deployable).state_dict())
