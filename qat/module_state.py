@@ -1,4 +1,4 @@
-"""Run a module without side effects: on copies of its buffers, with its modes restored, watched by hooks."""
+"""The state of a module: copies of its buffers, its modes restored, hooks around a run on copies."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -6,6 +6,7 @@ from functools import partial
 from threading import get_ident
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
@@ -18,6 +19,20 @@ def copy_buffers(module: nn.Module) -> dict[str, Tensor]:
         for prefix, part in module.named_modules()
         for name, buffer in part.named_buffers(prefix, recurse=False, remove_duplicate=False)
     }
+
+
+@torch.library.custom_op("qat::snapshot", mutates_args=())
+def snapshot(x: Tensor) -> Tensor:
+    """A copy of a buffer that a compiled graph keeps for its backward.
+
+    Without it the compiler may compute anew there what depends on the buffer, from its value at the end.
+    """
+    return x.clone()
+
+
+@snapshot.register_fake
+def _(x: Tensor) -> Tensor:
+    return torch.empty_like(x)
 
 
 def call_on(

@@ -11,6 +11,7 @@ from qat.layers.folding import find_folds
 from qat.layers.insert import QUANT_LAYERS
 from qat.layers.layer import QuantConv2d, QuantLayer, QuantLinear
 from qat.layers.specs import QuantSpec
+from qat.module_state import snapshot
 from qat.quantizers import Quantizer
 
 SMALLEST_FACTOR = 2.0**-24  # of a BatchNorm: a gamma of 0 must not divide by 0
@@ -183,7 +184,10 @@ FOLDED: Kinds = {
 
 def _factor(norm: Any) -> Tensor:
     """f. It has a gradient for gamma only in eval mode of the BatchNorm; in training mode f cancels."""
-    factor = (norm.running_var + norm.eps).rsqrt()
+    variance = norm.running_var
+    if norm.training and torch.compiler.is_compiling():
+        variance = snapshot(variance)  # BatchNorm changes it before the backward
+    factor = (variance + norm.eps).rsqrt()
     if norm.affine:
         factor = factor * (norm.weight.detach() if norm.training else norm.weight)
     return torch.where(factor.abs() < SMALLEST_FACTOR, SMALLEST_FACTOR, factor)

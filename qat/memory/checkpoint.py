@@ -10,7 +10,7 @@ from torch.utils.checkpoint import checkpoint
 
 from qat.memory.packing import CheckpointPacking
 from qat.memory.versions import RecomputedVersions
-from qat.module_state import call_on, copy_buffers, preserve_modes
+from qat.module_state import call_on, copy_buffers, preserve_modes, snapshot
 from qat.quantizers import Scale
 from qat.torch_private import empty_buffers, tensors_in, tree_flatten, tree_leaves, tree_unflatten, version_of
 
@@ -121,7 +121,7 @@ class Checkpointed(nn.Module):
             for part in self.modules()
             for name, x in part.named_buffers(recurse=False, remove_duplicate=False)
         ]
-        copies = [_snapshot(x) for _, _, x in slots]
+        copies = [snapshot(x) for _, _, x in slots]
         for (part, name, _), own_copy in zip(slots, copies, strict=True):
             setattr(part, name, own_copy)
         for part in self.modules():
@@ -139,17 +139,6 @@ class Checkpointed(nn.Module):
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         # The class is created at run time and cannot be imported by name, so copies and pickles create it.
         return _blank, (self.plain,), self.__getstate__()
-
-
-@torch.library.custom_op("qat::snapshot", mutates_args=())
-def _snapshot(x: Tensor) -> Tensor:
-    """A copy that the compiler keeps for the second pass; it would clone the written buffer instead."""
-    return x.clone()
-
-
-@_snapshot.register_fake
-def _(x: Tensor) -> Tensor:
-    return torch.empty_like(x)
 
 
 class _Body(nn.Module):

@@ -101,3 +101,23 @@ def test_a_checkpointed_sequential_is_one_graph() -> None:
     assert all(
         torch.equal(p.grad, q.grad) for p, q in zip(model.parameters(), twin.parameters(), strict=True)
     )
+
+
+@pytest.mark.parametrize("checkpointed", [False, True], ids=["plain", "checkpointed"])
+def test_gradients_through_a_folded_batchnorm_are_the_eager_ones(checkpointed: bool) -> None:
+    # The gradient of the input divides by the standard deviation from before the batch.
+    gradients = []
+    for compiled in (False, True):
+        torch.manual_seed(0)
+        block = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU())
+        net = nn.Sequential(block, nn.Conv2d(8, 4, 3))
+        x = torch.rand(4, 3, 12, 12)
+        model = quantize(net, Quantization(deployable=True), x).double()
+        if checkpointed:
+            checkpoint_blocks(model, ["0"])
+        run = torch.compile(model, backend="aot_eager", fullgraph=True) if compiled else model
+        x = x.double().requires_grad_()
+        run(x).square().sum().backward()
+        gradients.append([x.grad, *(p.grad for p in model.parameters()), *model.buffers()])
+    for expected, found in zip(*gradients, strict=True):
+        torch.testing.assert_close(found, expected)
