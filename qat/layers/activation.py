@@ -24,8 +24,7 @@ class QuantActivation(nn.Module):
         self.quantizer = quantizer
 
     def forward(self, input: Tensor) -> Tensor:
-        y: Tensor = self.quantizer(super().forward(input))
-        return y
+        return self.quantizer(super().forward(input))
 
 
 class QuantReLU(QuantActivation, nn.ReLU):
@@ -37,31 +36,30 @@ class QuantReLU(QuantActivation, nn.ReLU):
     def forward(self, input: Tensor) -> Tensor:
         if self.inplace or not isinstance(self.quantizer, Quantizer):
             return super().forward(input)
-        y: Tensor = self.quantizer(input, relu=True)
-        return y
+        return self.quantizer(input, relu=True)
 
 
-def _quantized_class(kind: type[nn.Module]) -> type[QuantActivation]:
+def _quantized(kind: type[nn.Module]) -> type[QuantActivation]:
     """The quantized class of an activation; pickle finds it by its name in this module."""
     contents = {"__module__": __name__, "__doc__": f"`quantizer(x)` after `nn.{kind.__name__}`."}
     return type(f"Quant{kind.__name__}", (QuantActivation, kind), contents)
 
 
 # Unsigned; QuantHardtanh where `min_val` is not negative.
-QuantReLU6 = _quantized_class(nn.ReLU6)
-QuantHardtanh = _quantized_class(nn.Hardtanh)
-QuantSigmoid = _quantized_class(nn.Sigmoid)
-QuantHardsigmoid = _quantized_class(nn.Hardsigmoid)
-QuantSoftplus = _quantized_class(nn.Softplus)
+QuantReLU6 = _quantized(nn.ReLU6)
+QuantHardtanh = _quantized(nn.Hardtanh)
+QuantSigmoid = _quantized(nn.Sigmoid)
+QuantHardsigmoid = _quantized(nn.Hardsigmoid)
+QuantSoftplus = _quantized(nn.Softplus)
 # Signed; the slopes of QuantPReLU stay float.
-QuantSiLU = _quantized_class(nn.SiLU)
-QuantHardswish = _quantized_class(nn.Hardswish)
-QuantMish = _quantized_class(nn.Mish)
-QuantGELU = _quantized_class(nn.GELU)
-QuantELU = _quantized_class(nn.ELU)
-QuantLeakyReLU = _quantized_class(nn.LeakyReLU)
-QuantPReLU = _quantized_class(nn.PReLU)
-QuantTanh = _quantized_class(nn.Tanh)
+QuantSiLU = _quantized(nn.SiLU)
+QuantHardswish = _quantized(nn.Hardswish)
+QuantMish = _quantized(nn.Mish)
+QuantGELU = _quantized(nn.GELU)
+QuantELU = _quantized(nn.ELU)
+QuantLeakyReLU = _quantized(nn.LeakyReLU)
+QuantPReLU = _quantized(nn.PReLU)
+QuantTanh = _quantized(nn.Tanh)
 
 # torch's class -> the quantized class
 QUANT_ACTIVATIONS: dict[type[nn.Module], type[QuantActivation]] = {
