@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
@@ -25,7 +26,7 @@ class SavedVersion:
 
     def __init__(self, x: Tensor) -> None:
         # While a weak reference exists, no other storage gets the same address.
-        self._storage = StorageWeakRef(x.untyped_storage()) if storage_identity(x) else None
+        self._storage = StorageWeakRef(x.untyped_storage()) if x.layout == torch.strided else None
         self._version = version_of(x)
 
     def check(self, x: Tensor, remedy: str) -> None:
