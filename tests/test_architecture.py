@@ -16,6 +16,7 @@ BELOW = (
     "progress",
     "options",
     "yaml_file",
+    "swapped_class",
 )  # files below the rooms
 FLOORS = {
     "names": -2,

@@ -1,7 +1,6 @@
 """Blocks that save only their input and run again in the backward, without changing their state twice."""
 
 import copy
-from functools import cache
 from typing import Any, ClassVar
 
 import torch
@@ -12,12 +11,13 @@ from qat.memory.packing import CheckpointPacking
 from qat.memory.versions import RecomputedVersions
 from qat.module_state import call_on, copy_buffers, preserve_modes, snapshot
 from qat.quantizers import Scale
+from qat.swapped_class import SwappedClass, swap_class
 from qat.torch_private import empty_buffers, tensors_in, tree_flatten, tree_leaves, tree_unflatten, version_of
 
 NOT_RUN = "has_not_run"  # the name of an attribute that a block loses at its first forward
 
 
-class Checkpointed(nn.Module):
+class Checkpointed(SwappedClass):
     """A block whose activations are recomputed in the backward (Chen et al. 2016, section 3).
 
     In training, the block runs on its input and only the input is saved. In the backward it runs again, with
@@ -42,15 +42,13 @@ class Checkpointed(nn.Module):
     """
 
     is_checkpointed: ClassVar[bool] = True  # `quantize` refuses modules that have this attribute
-    plain: ClassVar[type[nn.Module]]  # the old class of the block
 
     def __new__(cls, block: nn.Module) -> Any:
         if isinstance(block, Checkpointed):
             raise ValueError("the block is checkpointed already; once is enough")
         if not is_called(block):
             raise ValueError(f"a {type(block).__name__} is never called itself; checkpoint its parts")
-        base: Any = type(block)
-        block.__class__ = _checkpointed(base)
+        swap_class(block, cls)
         return block
 
     def __init__(self, block: nn.Module) -> None:
@@ -136,9 +134,9 @@ class Checkpointed(nn.Module):
             x.copy_(own_copy)
         return output
 
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        # The class is created at run time and cannot be imported by name, so copies and pickles create it.
-        return _blank, (self.plain,), self.__getstate__()
+    @classmethod
+    def members(cls, plain: type[nn.Module]) -> dict[str, Any]:
+        return {"__getitem__": _item} if hasattr(plain, "__getitem__") else {}
 
 
 class _Body(nn.Module):
@@ -152,12 +150,6 @@ class _Body(nn.Module):
         return super(Checkpointed, self.block).forward(*args, **kwargs)
 
 
-@cache
-def _checkpointed(base: Any) -> Any:
-    contents = {"plain": base} | ({"__getitem__": _item} if hasattr(base, "__getitem__") else {})
-    return type(f"Checkpointed{base.__name__}", (Checkpointed, base), contents)
-
-
 def _item(block: Any, index: Any) -> Any:
     """What a container holds at an index; a slice of a checkpointed container is checkpointed, too."""
     if not isinstance(index, slice):
@@ -167,10 +159,6 @@ def _item(block: Any, index: Any) -> Any:
     plain = copy.copy(block)
     plain.__class__ = block.plain
     return Checkpointed(plain[index])
-
-
-def _blank(base: Any) -> Any:
-    return object.__new__(_checkpointed(base))
 
 
 def is_called(block: nn.Module) -> bool:
