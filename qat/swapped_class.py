@@ -20,16 +20,18 @@ class SwappedClass(nn.Module):
         return {}
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        mixins, kind = [], type(self)
+        mixins: list[type[SwappedClass]] = []
+        kind: Any = type(self)
         while "plain" in vars(kind):
             mixins.append(kind.__bases__[0])
-            kind = kind.plain  # type: ignore[attr-defined]
+            kind = kind.plain
         return _blank, (tuple(mixins), kind), self.__getstate__()
 
 
-def swap_class(module: nn.Module, mixin: type[SwappedClass]) -> None:
-    """Let the module's class derive from `mixin` and from the class that it has now."""
-    module.__class__ = _swapped(mixin, type(module))
+def swap_class(module: nn.Module, mixin: Any) -> None:
+    """Let the module's class derive from `mixin`, a `SwappedClass`, and from the class that it has now."""
+    kind: Any = type(module)
+    module.__class__ = _swapped(mixin, kind)
 
 
 @cache

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.multiprocessing.reductions import StorageWeakRef
+from torch.overrides import _get_current_function_mode_stack as function_modes
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
@@ -17,6 +18,7 @@ __all__ = [
     "StorageWeakRef",
     "TorchDispatchMode",
     "empty_buffers",
+    "function_modes",
     "has_forward_hooks",
     "innermost_saved_tensors_hooks",
     "storage_identity",
@@ -55,8 +57,9 @@ def empty_buffers(module: nn.Module) -> list[str]:
 
 
 def has_forward_hooks(module: nn.Module) -> bool:
-    """Whether hooks or pre-hooks are registered on the module's forward."""
-    return bool(module._forward_hooks or module._forward_pre_hooks)
+    """Whether hooks or pre-hooks are registered on the module's forward, but for those that are silent."""
+    hooks = (*module._forward_hooks.values(), *module._forward_pre_hooks.values())
+    return not all(getattr(hook, "is_silent", False) for hook in hooks)
 
 
 def innermost_saved_tensors_hooks() -> tuple[Callable[[Any], Any], Callable[[Any], Any]] | None:

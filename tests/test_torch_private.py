@@ -9,6 +9,7 @@ from torch.overrides import TorchFunctionMode
 from qat.torch_private import (
     StorageWeakRef,
     empty_buffers,
+    function_modes,
     has_forward_hooks,
     innermost_saved_tensors_hooks,
     storage_identity,
@@ -96,6 +97,16 @@ def test_modes_do_not_see_what_runs_without_torch_function() -> None:
             torch.exp(x)
         torch.sin(x)
     assert seen == ["sin"]
+
+
+def test_the_function_modes_of_this_thread() -> None:
+    class Mode(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None) -> Tensor:
+            return func(*args, **(kwargs or {}))
+
+    assert function_modes() == []
+    with Mode() as outer, Mode() as inner:
+        assert function_modes() == [outer, inner]
 
 
 @pytest.mark.parametrize("name", ["_conv_forward", "_output_padding"])

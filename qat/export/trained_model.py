@@ -32,7 +32,7 @@ def plain_copy(model: nn.Module) -> nn.Module:
     model = copy.deepcopy(model).cpu().float().eval().requires_grad_(False)
     for module in model.modules():
         if isinstance(module, Checkpointed):
-            module.__class__ = type(module).plain
+            module.__class__ = type(module).plain  # type: ignore[assignment]
     return model
 
 

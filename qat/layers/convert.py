@@ -7,10 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from qat.layers.activation import QUANT_ACTIVATIONS
+from qat.layers.activation import QUANT_ACTIVATIONS, QuantActivation
 from qat.layers.config import FLOAT, Quantization
 from qat.layers.deployable import absorb_batchnorm, plan_absorbing
 from qat.layers.example import arguments, check_model, check_trainable
+from qat.layers.functional import HOLDER, announce_calls, replace_calls
 from qat.layers.insert import (
     QUANT_LAYERS,
     quantize_activation,
@@ -64,7 +65,9 @@ def quantize(model: nn.Module, config: Quantization, example: Tensor | tuple[Any
             negative somewhere although `input_signed` is False.
     """
     args = _checked(model, config, example)
-    trace = ModelTrace(lambda m: _is_plain(m, QUANT_LAYERS), lambda m: _is_plain(m, QUANT_ACTIVATIONS))
+    trace = ModelTrace(
+        lambda m: _is_plain(m, QUANT_LAYERS), lambda m: _is_plain(m, QUANT_ACTIVATIONS), _owns_calls
+    )
     trace.run(model, args, signed=config.input_signed, training=True)
     kinds = ", ".join(f"nn.{kind.__name__}" for kind in QUANT_LAYERS)
     if not trace.consumers:
@@ -78,7 +81,10 @@ def quantize(model: nn.Module, config: Quantization, example: Tensor | tuple[Any
     norms = plan_absorbing(model, args, layer_specs) if config.deployable else None
     _warn_of_shared_scales(trace, layer_specs)
     activations = [
-        (model.get_submodule(spec.name), quantizer_of_activation(spec, trace.activations[spec.name].samples))
+        (
+            trace.functional.get(spec.name) or model.get_submodule(spec.name),
+            quantizer_of_activation(spec, trace.activations[spec.name].samples),
+        )
         for spec in activation_specs
     ]
     parts = []
@@ -88,6 +94,7 @@ def quantize(model: nn.Module, config: Quantization, example: Tensor | tuple[Any
         parts.append((layer, quantizer_of_weight(spec, layer), for_input))
     for activation, quantizer in activations:
         quantize_activation(activation, quantizer)
+    _replace_calls(model, trace, activation_specs)
     for layer, for_weight, for_input in parts:
         quantize_layer(layer, for_weight, for_input)
     for module in model.modules():
@@ -132,6 +139,30 @@ def _warn_of_shared_scales(trace: ModelTrace, specs: Sequence[QuantSpec]) -> Non
                 "for each call",
                 stacklevel=3,
             )
+
+
+def _owns_calls(module: nn.Module) -> bool:
+    """Whether activation functions that the module's forward calls may get a quantizer."""
+    is_user_defined = not type(module).__module__.startswith("torch.")
+    return is_user_defined and "forward" not in vars(module) and not hasattr(module, HOLDER)
+
+
+def _replace_calls(model: nn.Module, trace: ModelTrace, specs: Sequence[QuantSpec]) -> None:
+    """Put the quantized forms of activation calls where the calls are."""
+    owners: dict[str, dict[str, nn.Module]] = {}
+    for spec in specs:
+        activation = trace.functional.get(spec.name)
+        if isinstance(activation, QuantActivation):
+            owner, _, call = spec.name.rpartition(".")
+            owners.setdefault(owner.removesuffix(HOLDER).rstrip("."), {})[call] = activation
+    modules = {name: model.get_submodule(name) for name in owners}
+    called = {
+        id(model.get_submodule(c)): model.get_submodule(c) for n in owners for c in trace.called.get(n, ())
+    }
+    for name, calls in owners.items():
+        replace_calls(modules[name], calls, name in trace.in_place)
+    for module in called.values():
+        announce_calls(module)
 
 
 def _is_plain(module: nn.Module, kinds: Collection[type[nn.Module]]) -> bool:

@@ -10,6 +10,7 @@ from torch.overrides import TorchFunctionMode
 
 from qat.layers.consumers import FOLDABLE
 from qat.layers.example import run_example
+from qat.layers.functional import CALLS, HOLDER, IN_PLACE, as_module
 from qat.layers.tensor_properties import DROPOUT, MATRIX_PRODUCTS, TensorProperties, propagate
 from qat.module_state import copy_buffers
 from qat.torch_private import tensors_in, version_of
@@ -41,17 +42,26 @@ class ModelTrace(TorchFunctionMode):
     Args:
         is_consumer: whether a module is a convolution or linear layer to record.
         is_activation: whether a module is an activation that has a quantizer, or may get one.
+        owns_calls: whether activations that a module's own forward calls as functions may get a quantizer.
     """
 
     def __init__(
-        self, is_consumer: Callable[[nn.Module], bool], is_activation: Callable[[nn.Module], bool]
+        self,
+        is_consumer: Callable[[nn.Module], bool],
+        is_activation: Callable[[nn.Module], bool],
+        owns_calls: Callable[[nn.Module], bool] = lambda _: False,
     ) -> None:
         super().__init__()
-        self.is_consumer, self.is_activation = is_consumer, is_activation
+        self.is_consumer, self.is_activation, self.owns_calls = is_consumer, is_activation, owns_calls
+        self.functional: dict[str, nn.Module] = {}  # the activation calls among `activations`, as modules
+        self.in_place: set[str] = set()  # the modules that call some of them by a function of `IN_PLACE`
+        self.called: dict[str, set[str]] = {}  # module -> the modules that its own forward called
         self.consumers: dict[str, TracedModule] = {}
         self.activations: dict[str, TracedModule] = {}
         self.products: list[tuple[str, str]] = []  # (module, function) of each
         self.path: list[str] = []
+        self._owners: list[str | None] = []  # of each running module: its name if it owns its calls
+        self._numbers: list[int] = []  # of each running module: its next own activation call
         # The tensor is stored too, so that no other tensor can get its id.
         self._properties: dict[int, tuple[Tensor, TensorProperties]] = {}
         self._sharing: dict[int, list[Tensor]] = {}  # storage address -> the tensors that share it
@@ -106,7 +116,30 @@ class ModelTrace(TorchFunctionMode):
         for x in tensors_in(output):
             if id(x) not in unchanged:  # `x.float()` is x itself where x is float already
                 self.record(x, properties)
-        return output
+        return self._activation_call(name, args, kwargs, output)
+
+    def _activation_call(self, function: str, args: Any, kwargs: Any, output: Any) -> Any:
+        """The output, recorded as that of an activation if a module's own forward called it."""
+        if function not in CALLS or not self._owners or self._owners[-1] is None:
+            return output
+        number = self._numbers[-1]
+        self._numbers[-1] += 1
+        if function in IN_PLACE:
+            self.in_place.add(self._owners[-1])
+        module = as_module(function, args, kwargs)
+        if module is None:
+            return output
+        name = ".".join(filter(None, (self._owners[-1], HOLDER, f"{CALLS[function]}_{number}")))
+        self.functional[name] = module
+        return self._leave_activation(name, output)
+
+    def _leave_activation(self, name: str, output: Tensor) -> Tensor:
+        self._append(self.activations, name, output)
+        # A new tensor stands for the output: an in-place activation returns its own input, and a layer that
+        # reads the input variable afterwards does not read the quantized output.
+        alias = output.view_as(output)
+        self.record(alias, replace(self.find(output), source=name))
+        return alias
 
     def _append(self, traced: dict[str, TracedModule], name: str, x: Tensor) -> None:
         module = traced.setdefault(name, TracedModule(name))
@@ -114,21 +147,22 @@ class ModelTrace(TorchFunctionMode):
         module.samples.append(x.detach().clone())
 
     def enter(self, name: str, module: nn.Module, inputs: list[Any]) -> None:
+        if len(self.path) > 1:
+            self.called.setdefault(self.path[-2], set()).add(name)
+        self._owners.append(name if self.owns_calls(module) else None)
+        self._numbers.append(0)
         if self.is_consumer(module):
             self._append(self.consumers, name, tensors_in(inputs)[0])
 
     def leave(self, name: str, module: nn.Module, inputs: list[Any], output: Any) -> Any:
+        self._owners.pop()
+        self._numbers.pop()
         if self.is_consumer(module):
             self.consumers[name].outputs.append(output.shape)
             upstream = self.find(tensors_in(inputs)[0]).upstream
             self.record(output, TensorProperties(upstream=upstream | {name}))
         elif self.is_activation(module):
-            self._append(self.activations, name, output)
-            # A new tensor stands for the output: an in-place activation returns its own input, and a layer
-            # that reads the input variable afterwards does not read the quantized output.
-            alias = output.view_as(output)
-            self.record(alias, replace(self.find(output), source=name))
-            return alias
+            return self._leave_activation(name, output)
         elif isinstance(module, MATRIX_MODULES):
             for x in tensors_in(output):
                 properties = self.find(x)

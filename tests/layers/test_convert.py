@@ -637,7 +637,7 @@ def test_functional_dropout_is_off_while_the_example_runs() -> None:
     model = Line(Apply(lambda y: F.dropout(F.relu(y), 0.5)))
     largest = F.relu(model.first(x)).max()
     quantize(model, Quantization(), x)
-    assert model.second.input_quantizer.scale.value.item() == (largest / 15).item()
+    assert model.between.functional["relu_0"].quantizer.scale.value.item() == (largest / 15).item()
 
 
 def test_a_layer_that_runs_twice_starts_from_both_inputs() -> None:

@@ -81,7 +81,7 @@ ${"(%s %s %s)" % (plain, "+" if offset > 0 else "-", offset | abs) if offset els
 {% set channel = "o / %s * %s + c" % (outputs // s.groups, channels) if s.groups > 1 else "c" %}
 {% set source = step.inputs[0] %}
 
-/* ${step.layer | in_comment} */
+/* ${titles[n] | in_comment} */
 static const uint8_t weights${n}[] = {${step.packed_weight | join(", ")}, 0};
 
 static void load${n}(int o) {
@@ -105,7 +105,7 @@ static int32_t sum${n}(${"int o, " if s.groups > 1}int y, int x) {
 }
 {% elif step.op == "sum_pool" %}
 
-/* ${step.layer | in_comment} */
+/* ${titles[n] | in_comment} */
 static int32_t sum${n}(int c, int y, int x) {
   int32_t sum = 0;
   for (int i = 0; i < ${s.kernel[0]}; ++i)
@@ -117,7 +117,7 @@ static int32_t sum${n}(int c, int y, int x) {
 {% set source = step.inputs[0] %}
 {% set type = "int32_t" if stored[n].is_wide else "uint8_t" %}
 
-/* ${step.layer | in_comment} */
+/* ${titles[n] | in_comment} */
 static void step${n}(void) {
 ${loops(step)}
         ${type} most = ${s.low if stored[n].is_wide else 0};
@@ -138,7 +138,7 @@ ${loops(step)}
 {% set rounded = "divided(total, %s, %s)" % (s.divisor, shift) if s.divisor > 1 else "shifted(total, %s)" % shift %}
 {% set value = "clamped(%s%s, %s, %s)" % (rounded, " + %s" % s.zero if s.zero, s.low, s.high) %}
 
-/* ${step.layer | in_comment} */
+/* ${titles[n] | in_comment} */
 {% for constant in constants[n] if constant.is_array %}
 static const ${constant.type} ${constant.name}[] = {${constant.values | join(", ")}};
 {% endfor %}

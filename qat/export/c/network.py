@@ -5,7 +5,7 @@ from math import prod
 
 from qat.export.c.memory_plan import plan_memory, row_slots
 from qat.export.c.text import c_string
-from qat.export.integers.program import Program
+from qat.export.integers.program import Program, Step
 
 POINTER = 4  # bytes, on a chip of 32 bits
 
@@ -53,6 +53,7 @@ class Network:
         self.rows = sorted(rows.items())
         self.stored = self._stored_codes()
         self.constants = {n: self._constants(n) for n, s in enumerate(self.steps) if s.op == "rescale"}
+        self.titles = [self._title(step) for step in self.steps]
         self.divides = any(step.settings.get("divisor", 1) > 1 for step in self.steps)
         # `code_at` may read one byte behind a weight.
         self.weights = sum(len(step.packed_weight) + 1 for step in self.steps if step.op == "conv")
@@ -61,6 +62,15 @@ class Network:
             names + self.weights + sum(c.bytes for constants in self.constants.values() for c in constants)
         )
         self.ram = self.arena + 4 * sum(self.wide.values()) + sum(rows.values())
+
+    def _title(self, step: Step) -> str:
+        """What a step computes, by the names of layers with weights: others may be functions, without one."""
+        if step.op == "conv":
+            return step.layer
+        if step.op != "rescale":
+            return {"max_pool": "max-pool", "sum_pool": "the sums of an average pool"}.get(step.op, step.op)
+        of = [self.steps[n].layer if self.steps[n].op == "conv" else f"step {n}" for n in step.inputs]
+        return f"{'the logits' if step is self.steps[-1] else 'codes'} of {' + '.join(of)}"
 
     def _stored_codes(self) -> dict[int, StoredCodes]:
         found: dict[int, StoredCodes] = {}

@@ -67,8 +67,10 @@ class Rules:
         step = Step("sum_pool", layer, (codes.step,), shape, settings | {"zero": codes.zero})
         return Sum(shape, (SumTerm(self.program.add(step), unit, bound, divisor=count),), np.zeros(channels))
 
-    def _flatten(self, layer: str, module: nn.Module, x: Value | None) -> Value | None:
+    def _flatten(self, layer: str, module: Any, x: Value | None) -> Value | None:
         """A vector of all elements, in the order (C, H, W)."""
+        if (module.start_dim, module.end_dim) not in ((1, -1), (1, 3)):
+            raise unsupported(layer, f"flatten of the axes {module.start_dim} to {module.end_dim}")
         if x is None:  # the network then takes a vector
             self.rescaling.shape = (math.prod(self.rescaling.shape), 1, 1)
             return None
@@ -125,8 +127,8 @@ class Rules:
 
     def _max_pool(self, layer: str, pool: nn.MaxPool2d, x: Value | None) -> QuantizedTensor:
         codes = self._codes(layer, x)
-        if pool.ceil_mode or pool.dilation not in (1, (1, 1)):
-            raise unsupported(layer, "max-pooling with ceil_mode or dilation")
+        if pool.ceil_mode or pool.dilation not in (1, (1, 1)) or pool.return_indices:
+            raise unsupported(layer, "max-pooling with ceil_mode, dilation or return_indices")
         settings = pool_settings(pool) | {"low": codes.low}
         shape = output_shape(codes.shape[0], codes.shape, settings["kernel"], settings)
         return self._same_grid(codes, Step("max_pool", layer, (codes.step,), shape, settings))

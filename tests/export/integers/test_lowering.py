@@ -88,7 +88,7 @@ def test_checkpointed_blocks() -> None:
     ("build", "settings", "message"),
     [
         (lambda: layers(nn.SiLU()), {}, "^1: there is no form in integers for QuantSiLU"),
-        (Joined, {}, "^the model itself: there is no form in integers for mean"),
+        (Joined, {}, "^the model itself: there is no form in integers for cat"),
         (lambda: layers(nn.MaxPool2d(3, 1, 1, ceil_mode=True)), {}, "^1: .* max-pooling with ceil_mode"),
         (lambda: layers(nn.LocalResponseNorm(2)), {}, "^1: .*for LocalResponseNorm"),
         (
