@@ -1,8 +1,11 @@
 /* A neural network in integers, exported by qat. C99; no heap, no floating point, no library.
 
    int predict(const uint8_t *input, int32_t *logits);
+   int predict_pixels(uint8_t *pixels, int32_t *logits);
 
-   returns the class: the first with the largest logit.
+   return the class: the first with the largest logit.
+   pixels: bytes 0..255 of the same shape; a byte p means the value p / 255, as in training.
+           ${"They are replaced by their codes, in place." if table else "They are the codes."}
    input:  ${steps[0].shape[0] * steps[0].shape[1] * steps[0].shape[2]} codes of ${steps[0].shape | join(" x ")}, as C, H, W.
            The code of a value x is round(x / ${steps[0].settings.scale}), half to even, clamped to ${steps[0].settings.low}..${steps[0].settings.high}, minus ${steps[0].settings.low}.
    logits: ${steps[-1].shape[0]} integers in units of ${program.output_scale}.
@@ -169,6 +172,11 @@ const char *predict_class_name(int number) {
 }
 {% endif %}
 
+{% if table %}
+/* The code of each pixel byte, as predict takes it. */
+static const uint8_t code_of_pixel[256] = {${table | join(", ")}};
+
+{% endif %}
 int predict(const uint8_t *input, int32_t *logits) {
   int best = 0;
   input_codes = input;
@@ -179,4 +187,11 @@ int predict(const uint8_t *input, int32_t *logits) {
   for (int i = 1; i < ${steps[-1].shape[0]}; ++i)
     if (logits[i] > logits[best]) best = i;
   return best;
+}
+
+int predict_pixels(uint8_t *pixels, int32_t *logits) {
+{% if table %}
+  for (int32_t i = 0; i < ${steps[0].shape[0] * steps[0].shape[1] * steps[0].shape[2]}; ++i) pixels[i] = code_of_pixel[pixels[i]];
+{% endif %}
+  return predict(pixels, logits);
 }

@@ -42,7 +42,9 @@ class StoredCodes:
 class Network:
     """The variables of the template; a step is meant by its number. The sizes are those of `CSource`."""
 
-    def __init__(self, program: Program, class_names: tuple[str, ...] = ()) -> None:
+    def __init__(self, program: Program, pixels: list[int], class_names: tuple[str, ...] = ()) -> None:
+        """`pixels`: the code of each pixel byte, minus the lowest code of the input."""
+        self.table = [] if pixels == list(range(256)) else pixels
         self.class_names = [c_string(name) for name in class_names]
         self.program, self.steps = program, program.steps
         self.places, self.wide = plan_memory(self.steps)
@@ -59,7 +61,10 @@ class Network:
         self.weights = sum(len(step.packed_weight) + 1 for step in self.steps if step.op == "conv")
         names = sum(POINTER + len(name.encode()) + 1 for name in class_names)
         self.flash = (
-            names + self.weights + sum(c.bytes for constants in self.constants.values() for c in constants)
+            names
+            + len(self.table)
+            + self.weights
+            + sum(c.bytes for constants in self.constants.values() for c in constants)
         )
         self.ram = self.arena + 4 * sum(self.wide.values()) + sum(rows.values())
 

@@ -1,7 +1,7 @@
 """An integer network as one C99 file: weights as constant arrays, integers only, no heap."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
@@ -37,7 +37,7 @@ TEMPLATES.filters["in_comment"] = in_comment
 class CSource:
     """A network as C."""
 
-    text: str  # the content of the file
+    text: str = field(repr=False)  # the content of the file
     flash: int  # bytes of its constants
     weights: int  # bytes of weights among them
     ram: int  # bytes of its static variables
@@ -48,6 +48,9 @@ class CSource:
 
 def write_c(model: IntegerModel, path: str | Path, class_names: Sequence[str] | None = None) -> CSource:
     """Write a network in integers as one C99 file with `int predict(const uint8_t *input, int32_t *logits)`.
+
+    `predict` takes the codes of the input; `predict_pixels` takes pixel bytes, and first replaces them by
+    their codes where they differ, with a table of 256 bytes.
 
     It includes <stdint.h> alone, and gives the predictions and logits of `model` to the last bit. With class
     names it has `const char *predict_class_name(int number)` too. The file is written whole or not at all.
@@ -63,7 +66,10 @@ def write_c(model: IntegerModel, path: str | Path, class_names: Sequence[str] | 
 def c_source(model: IntegerModel, class_names: Sequence[str] | None = None) -> CSource:
     """The content of the file and its sizes; see `write_c`."""
     _check_bits(model.program.steps)
-    network = Network(model.program, model.check_class_names(class_names))
+    lowest = model.program.steps[0].settings["low"]
+    network = Network(
+        model.program, (model.pixel_codes() - lowest).tolist(), model.check_class_names(class_names)
+    )
     text = TEMPLATES.get_template("network.c").render(vars(network))
     return CSource(text, network.flash, network.weights, network.ram)
 

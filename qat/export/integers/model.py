@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from qat.export.agreement import Agreement, agree
@@ -67,6 +68,10 @@ class IntegerModel:
         grid = self.program.steps[0].settings
         steps = np.rint(images.cpu().numpy().astype(np.float32) / np.float32(grid["scale"]))
         return np.clip(steps + grid["zero"], grid["low"], grid["high"]).astype(np.int64)
+
+    def pixel_codes(self) -> IntArray:
+        """The code of each pixel byte p, which stands for the value p / 255. Shape: `(256,)`."""
+        return self.codes(torch.arange(256) / 255)
 
     def __call__(self, codes: IntArray) -> IntArray:
         """Logits in units of `program.output_scale`. Shape: `(N, C, H, W)` -> `(N, classes)`."""

@@ -19,8 +19,8 @@ def write_npz(model: IntegerModel, path: str | Path, class_names: Sequence[str] 
 
     Weights are packed: `(code - low) / step` in `bits` bits each, lowest bit first. Multipliers and biases
     are int32, shifts uint8. Step 0 holds the grid of the input, each `rescale` the grid that it rounds to,
-    and the last one the grid of the logits. The array `class_names` holds the class names, if they are given.
-    The file is written whole or not at all.
+    and the last one the grid of the logits. The array `pixel_codes` holds the code of each pixel byte, and
+    `class_names` the class names, if they are given. The file is written whole or not at all.
 
     Raises:
         ValueError: there is not one name for each class.
@@ -31,7 +31,7 @@ def write_npz(model: IntegerModel, path: str | Path, class_names: Sequence[str] 
 def npz_bytes(model: IntegerModel, class_names: Sequence[str] | None = None) -> bytes:
     """The content of the file. The same network gives the same bytes."""
     steps, arrays = model.program.for_reader()
-    stored: dict[str, Any] = {}
+    stored: dict[str, Any] = {"pixel_codes": model.pixel_codes().astype(np.int32)}
     if names := model.check_class_names(class_names):
         stored["class_names"] = np.array(names)
     for key, array in arrays.items():

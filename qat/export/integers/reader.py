@@ -1,9 +1,9 @@
-"""Reads an integer network from an .npz file and runs it, with NumPy alone: `python reader.py FILE CODES`.
+"""Reads an integer network from an .npz file and runs it, with NumPy alone: `python reader.py FILE INPUT`.
 
-The file holds `steps`, a list in JSON, arrays named `<step>.<name>`, and perhaps `class_names`. Step 0 is the
-input; each other step computes integers `(N, C, H, W)` from those of earlier steps. Sums are computed in
-float64, because NumPy multiplies matrices of floats many times faster than of integers. They are exact:
-float64 holds integers up to 2^53.
+The file holds `steps`, a list in JSON, arrays named `<step>.<name>`, `pixel_codes` (the code of each pixel
+byte) and perhaps `class_names`. INPUT holds uint8 pixels or int64 codes. Step 0 is the input; each other step
+computes integers `(N, C, H, W)` from those of earlier steps. Sums are computed in float64, because NumPy
+multiplies matrices of floats faster than of integers; they are exact, for it holds integers up to 2^53.
 """
 
 import json
@@ -20,7 +20,7 @@ Step = dict[str, Any]
 def load(path: str) -> tuple[list[Step], dict[str, Array]]:
     """The steps and arrays of a file, with the weights unpacked."""
     with np.load(path) as file:
-        arrays = {name: file[name] for name in file.files if name != "class_names"}
+        arrays = {name: file[name] for name in file.files if name not in ("class_names", "pixel_codes")}
     steps = json.loads(str(arrays.pop("steps")))
     for number, step in enumerate(steps):
         if step["op"] == "conv":
@@ -92,6 +92,8 @@ def run(steps: list[Step], arrays: dict[str, Array], codes: Array) -> list[Array
 
 if __name__ == "__main__":
     if len(sys.argv) != 3:
-        sys.exit("usage: python reader.py NETWORK.npz CODES.npy  (integers of the input, (N, C, H, W))")
+        sys.exit("usage: python reader.py NETWORK.npz INPUT.npy  (N, C, H, W): uint8 pixels, or int64 codes")
     network, weights = load(sys.argv[1])
-    print(*run(network, weights, np.load(sys.argv[2]))[-1].reshape(-1, network[-1]["channels"]).argmax(1))
+    codes, file = np.load(sys.argv[2]), np.load(sys.argv[1])
+    codes = file["pixel_codes"][codes] if codes.dtype == np.uint8 else codes
+    print(*run(network, weights, codes)[-1].reshape(-1, network[-1]["channels"]).argmax(1))
