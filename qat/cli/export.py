@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 from rich.console import Console
 from rich.table import Column, Table
-from torch import Tensor
+from torch import Tensor, nn
 
 from qat.cli.exits import errors_in_one_line
 from qat.cli.parser import OneLineParser
@@ -47,7 +47,8 @@ def export(
     opset: int | None = None,
     fold: bool = False,
     sizes: bool = False,
-    ckpt_path: str | None = None,
+    ckpt: str | None = None,
+    model: str | None = None,
     data: str | None = None,
     data_root: str | None = None,
     modules: str | None = None,
@@ -61,30 +62,31 @@ def export(
         opset: ONNX opset, 21 to 25; by default 25 for grids of 1 and 2 bits, 21 for others.
         fold: ONNX only: fold BatchNorm into scales and biases.
         sizes: Print the bytes of each layer at 8, 4 and 2 bits, and write no file.
-        ckpt_path: The .ckpt file to export; by default the last one of the run.
+        ckpt: best, last, or a .ckpt file; by default the best of the run, or the last if it has no best.
+        model: For a .ckpt file of another LightningModule: import path of a function without arguments
+            that returns the quantized network, such as my_module.build.
         data: Name of the data set, if it is not stored in the folder of the run.
         data_root: Folder of the data; by default the one that the run used.
         modules: Modules to import first, with commas: those of a user-defined network or rounding.
     """
     for module in modules.split(",") if modules else ():
         import_module_of("modules", module.strip())
-    trained = load_run(run, ckpt_path, data, data_root)
+    trained = load_run(run, ckpt, data, data_root, model)
     if sizes:
         Console(width=160).print(_size_table(trained))
         return
-    network: Any = trained.classifier.model
+    network, names = trained.network, trained.class_names
     images, labels = trained.test_set()
-    names = trained.classifier.class_names
     path = Path(out or f"model.{format}")
     if format == "onnx":
         lines = _onnx(network, images, path, opset, fold, str(trained.ckpt), names)
     else:
         lines = _integers(network, images, labels, path, format, names)
-    print(f"written to {path}: {path.stat().st_size:,} bytes", *lines, sep="\n")
+    print(f"written to {path}: {path.stat().st_size:,} bytes", trained.note, *lines, sep="\n")
 
 
 def _onnx(
-    network: Any, images: Tensor, path: Path, opset: int | None, fold: bool, run: str, names: Names
+    network: nn.Module, images: Tensor, path: Path, opset: int | None, fold: bool, run: str, names: Names
 ) -> list[str]:
     with draft_of(path) as draft:
         export_onnx(network, images[:2], draft, opset=opset, fold=fold, run=run, class_names=names)
@@ -104,7 +106,7 @@ def _onnx(
 
 
 def _integers(
-    network: Any, images: Tensor, labels: Tensor, path: Path, format: str, names: Names
+    network: nn.Module, images: Tensor, labels: Tensor, path: Path, format: str, names: Names
 ) -> list[str]:
     model = IntegerModel(network, images.shape[1:])
     with draft_of(path) as draft:
@@ -151,6 +153,8 @@ def _run_file(model: IntegerModel, file: Path, format: str, codes: IntArray, exp
 
 def _size_table(run: TrainedRun) -> Table:
     """Bytes of each weight, of all weights with their share of the float network's, and of the file."""
+    if run.classifier is None:
+        raise ValueError("sizes must be left out with model: they are those of runs of train and compare")
     s: Any = run.classifier.hparams
     shape = tuple(s["input_shape"])
     example = torch.rand(2, *shape, generator=torch.Generator().manual_seed(0))

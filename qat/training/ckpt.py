@@ -41,12 +41,15 @@ def read_ckpt(argument: str, path: str | Path) -> dict[str, Any]:
     if damaged:
         raise _refusal(argument, path, f"it is damaged ({damaged} has another checksum)")
     missing = [key for key in KEYS if not isinstance(content, dict) or key not in content]
+    if missing and isinstance(content, dict) and "state_dict" in content:
+        why = f"it has no {missing[0]}, it may be of another LightningModule"
+        raise ValueError(f"{argument} {path} was not written by fit: {why}; to export it, give --model")
     if missing:
         raise _refusal(argument, path, f"it has no {missing[0]}")
     if "qat_version" not in content:
-        wrote = f"{argument} {path} was written by qat 0.1.0 or earlier"
-        rule = f"whose .ckpt files qat {version('qat')} does not read"
-        raise ValueError(f"{wrote}, {rule}; train the network again, or use that version")
+        wrote = f"{argument} {path} was written by qat 0.1.0 or earlier, or is of another LightningModule"
+        remedy = "train the network again, or give --model to export it"
+        raise ValueError(f"{wrote}, which qat {version('qat')} does not read; {remedy}")
     return dict(content)
 
 

@@ -2,6 +2,7 @@
 
 import pkgutil
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -42,10 +43,12 @@ def test_onnx(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out.splitlines()
     equal = "same class 1000 of 1000, within 1e-4 1000, equal 1000, largest difference 0"
     assert out[0].startswith("written to model.onnx: ")
-    assert out[1] == f"onnxruntime, optimizations off: {equal}"
-    assert out[3] == "no image differs"
+    best = run / "checkpoints" / "best.ckpt"
+    assert out[1] == f"weights of {best}, after 1 epochs (--ckpt last takes checkpoints/last.ckpt)"
+    assert out[2] == f"onnxruntime, optimizations off: {equal}"
+    assert out[4] == "no image differs"
     said = {p.key: p.value for p in onnx.load("model.onnx").metadata_props}
-    assert said["run"] == str(run / "checkpoints" / "last.ckpt")
+    assert said["run"] == str(best)
 
 
 def test_npz_and_c(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -64,7 +67,7 @@ def test_npz_and_c(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     images, _ = model.test_set()
     codes = np.clip(np.rint(images.numpy() / np.float32(steps[0]["scale"])), 0, 255).astype(np.int64)
     with torch.no_grad():
-        expected = model.classifier(images[:50]).numpy()
+        expected = model.network(images[:50]).numpy()
     found = reader.run(steps, arrays, codes[:50])[-1].reshape(50, 10) * steps[-1]["scale"]
     assert np.array_equal(found, expected)
 
@@ -129,8 +132,8 @@ def test_sizes(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["RUN", "--opset", "20"], "opset must be one of 21, 22, 23, 24, 25; got 20"),
         (["RUN", "--out", "no/where.onnx"], "path must lie in a folder that exists, got no/where.onnx"),
         (
-            ["RUN", "--ckpt_path", "other.ckpt"],
-            "model.quantization.weight_bits must be 2, that of ckpt_path other.ckpt",
+            ["RUN", "--ckpt", "other.ckpt"],
+            "model.quantization.weight_bits must be 2, that of ckpt other.ckpt",
         ),
         (["other.ckpt"], "data must be named with --data"),
         (["RUN", "--opsett", "21"], "unknown option 'opsett'; nearest: opset"),
@@ -163,3 +166,89 @@ def test_a_run_of_a_comparison(run: Path, tmp_path: Path) -> None:
     (tmp_path / "result.json").write_text('{"settings": {"data": {"name": "mnist5k"}}}')
     found = load_run(str(tmp_path), None, None, None)
     assert (found.data, found.ckpt) == ("mnist5k", tmp_path / "final.ckpt")
+
+
+def test_the_best_weights_or_the_last_or_those_of_a_file(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for ckpt, name in (("best", "best"), ("last", "last"), (str(run / "checkpoints" / "last.ckpt"), "last")):
+        assert load_run(str(run), ckpt).ckpt == run / "checkpoints" / f"{name}.ckpt"
+    assert load_run(str(run)).ckpt.name == "best.ckpt"
+    (other := Path("run") / "checkpoints").mkdir(parents=True)
+    shutil.copy(run / "config.yaml", "run")
+    shutil.copy(run / "checkpoints" / "last.ckpt", other)
+    assert load_run("run").ckpt.name == "last.ckpt"
+    for arguments, message in (
+        (["run", "--ckpt", "best"], "best.ckpt; got run; --ckpt last takes checkpoints/last.ckpt"),
+        ([str(other / "last.ckpt"), "--ckpt", "best"], "ckpt must be left out where run is a file"),
+    ):
+        with pytest.raises(SystemExit):
+            main(arguments)
+        assert message in capsys.readouterr().err
+
+
+FOREIGN = """
+import torch
+from torch import nn
+from qat import Quantization, quantize
+from qat.models import LeNet
+
+def build():
+    return quantize(LeNet(), Quantization(), torch.zeros(2, 1, 28, 28))
+
+def plain():
+    return LeNet()
+
+def needs(argument):
+    return build()
+"""
+
+
+@pytest.fixture
+def foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The module of a user, and the .ckpt file of a LightningModule whose network is `net`."""
+    Path("foreign_net.py").write_text(FOREIGN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    sys.modules.pop("foreign_net", None)
+    import foreign_net
+
+    torch.manual_seed(0)
+    network = foreign_net.build()
+    network(torch.rand(8, 1, 28, 28))
+    state = {f"net.{key}": x for key, x in network.state_dict().items()} | {"metric": torch.zeros(1)}
+    torch.save({"state_dict": state, "epoch": 1}, "foreign.ckpt")
+    torch.save(network.state_dict(), "plain.pt")
+    torch.save({"state_dict": state | {key.replace("net", "ema"): x for key, x in state.items()}}, "two.ckpt")
+    return "foreign_net.build"
+
+
+@pytest.mark.parametrize("file", ["foreign.ckpt", "plain.pt"])
+def test_the_network_of_another_lightning_module(
+    file: str, foreign: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main([file, "--model", foreign, "--data", "mnist5k"])
+    out = capsys.readouterr().out
+    assert f"weights of {file}" in out
+    assert "same class 1000 of 1000" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["foreign.ckpt", "--data", "mnist5k"], "give --model"),
+        (["foreign.ckpt", "--model", "foreign_net.build"], "data must be named with --data"),
+        (["two.ckpt", "--model", "foreign_net.build", "--data", "mnist5k"], "it holds it 2 times"),
+        (["foreign.ckpt", "--model", "foreign_net.plain", "--data", "mnist5k"], "without quantizers"),
+        (["foreign.ckpt", "--model", "foreign_net.needs", "--data", "mnist5k"], "without arguments"),
+        (["foreign.ckpt", "--model", "foreign_net.bild", "--data", "mnist5k"], "nearest: build"),
+        (["no.ckpt", "--model", "foreign_net.build", "--data", "mnist5k"], "there is none at no.ckpt"),
+    ],
+)
+def test_wrong_files_of_other_modules(
+    arguments: list[str], message: str, foreign: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(arguments)
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert message in error

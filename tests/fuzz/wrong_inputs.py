@@ -65,7 +65,7 @@ OPTIONS = {
         ),
         *("model", "loss", "batch_size", "learning_rate", "out", "jobs"),
     ],
-    "export": ["format", "out", "opset", "fold", "sizes", "ckpt_path", "data", "data_root", "modules"],
+    "export": ["format", "out", "opset", "fold", "sizes", "ckpt", "model", "data", "data_root", "modules"],
     "memory": ["model", "image", "batch", "bits", "scale", "checkpoint", "device", "out"],
     "benchmark": ["out", "threads", "device", "rounds", "bits", "batch"],
     "check_gradients": ["shape", "low", "high", "seed", "surrogate"],
