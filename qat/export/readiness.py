@@ -5,11 +5,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from qat.gradients import round_stochastic
 from qat.layers import QuantLayer
+from qat.layers.integer_forms import rounds_half_to_even
 from qat.quantizers import PowerOfTwo, Quantizer
-
-TIES = (-2.5, -1.5, -0.5, 0.25, 0.5, 0.75, 1.5, 2.5)
 
 
 def activation_quantizers(model: nn.Module) -> dict[str, Quantizer]:
@@ -51,7 +49,7 @@ def _obstacle(quantizer: Quantizer, is_activation: bool) -> str:
     scale: Any = quantizer.scale.inner if isinstance(quantizer.scale, PowerOfTwo) else quantizer.scale
     if not quantizer.enabled:
         return "its quantizer is off, the model is in a float phase; export it after a quantized epoch"
-    if not _rounds_half_to_even(quantizer):
+    if not rounds_half_to_even(quantizer.rounding):
         return "runtimes round half to even, but its rounding does not; train it with another rounding"
     if is_activation and not scale.batches:
         return (
@@ -64,11 +62,3 @@ def _obstacle(quantizer: Quantizer, is_activation: bool) -> str:
             "that is never negative"
         )
     return ""
-
-
-@torch.no_grad()
-def _rounds_half_to_even(quantizer: Quantizer) -> bool:
-    if quantizer.rounding is round_stochastic:  # in eval mode it rounds half to even
-        return True
-    x = torch.tensor(TIES)
-    return torch.equal(quantizer.rounding(x), torch.round(x))

@@ -54,7 +54,8 @@ class Quantization:
             `max`). Each BatchNorm is folded into the layer before it, before the weight is quantized. Biases
             are rounded to the unit of the layer's sums. Activations that are read only by a pool or a sum
             have at least 8 bits. It needs 1 to 8 bits, Conv2d and Linear layers, and scales that are
-            observed, learned or `pact`; see docs/export.md.
+            observed, learned or `pact`, and a form in integers for each operation. `onnx` is the same for
+            ONNX files alone, where each operation is possible; see docs/export.md.
         layers: overrides by layer, `{glob over module names: {argument: value}}`, for `weight_bits`,
             `activation_bits`, `rounding`, `per_channel`, `power_of_two`, `asymmetric`, and the scales and
             observers. The first glob that matches a layer is used, so put more specific globs first.
@@ -79,7 +80,7 @@ class Quantization:
     asymmetric: bool = False
     per_channel: bool = True
     input_signed: bool = False
-    deployable: bool = False
+    deployable: bool | Literal["onnx"] = False
     layers: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -87,9 +88,11 @@ class Quantization:
             value = getattr(self, name)
             if kind is int:
                 check_bits(name, value, CONFIGURABLE_WIDTHS)
-                if self.deployable is True and value > 8:
+                if self.deployable and value > 8:
                     rule = f"{name} must be 1 to 8 with deployable, whose sums stay below 2^24"
                     raise ValueError(f"{rule}; got {value}")
+            elif name == "deployable" and not isinstance(value, bool) and value != "onnx":
+                raise ValueError(f"deployable must be true, false or onnx; got {value!r}")
             elif kind is bool and not isinstance(value, bool):
                 raise ValueError(f"{name} must be true or false; got {value!r}")
             elif get_origin(kind) is Literal and value not in get_args(kind):

@@ -19,6 +19,7 @@ from qat.layers.insert import (
     quantizer_of_activation,
     quantizer_of_weight,
 )
+from qat.layers.integer_forms import check_integer_forms
 from qat.layers.layer import QuantLayer
 from qat.layers.specs import QuantSpec, quant_specs
 from qat.layers.trace import CONV_AND_LINEAR, ModelTrace
@@ -55,7 +56,8 @@ def quantize(model: nn.Module, config: Quantization, example: Tensor | tuple[Any
             model was made in it; a
             pattern in `config.layers` matches no layer or only layers that earlier patterns match, or asks
             for a float input of a layer that shares a quantized activation with others; with `deployable`, a
-            BatchNorm does not fold or a layer is of a kind that integers do not reproduce.
+            BatchNorm does not fold, a layer is of a kind that integers do not reproduce, or (unless it is
+            `onnx`) an operation has no form in integers.
 
         An error leaves the model as it was.
 
@@ -79,6 +81,8 @@ def quantize(model: nn.Module, config: Quantization, example: Tensor | tuple[Any
     # What may raise comes before the first change of the model.
     activation_specs, layer_specs = quant_specs(trace, config)
     norms = plan_absorbing(model, args, layer_specs) if config.deployable else None
+    if config.deployable is True:
+        check_integer_forms(model, args, layer_specs, activation_specs)
     _warn_of_shared_scales(trace, layer_specs)
     activations = [
         (

@@ -24,7 +24,7 @@ class QuantSpec:
 
 def quant_specs(trace: ModelTrace, config: Quantization) -> tuple[list[QuantSpec], list[QuantSpec]]:
     """The specs of the activation modules that get a quantizer, and those of all layers."""
-    consumers = _consumers_by_activation(trace, idle_too=config.deployable)
+    consumers = _consumers_by_activation(trace, idle_too=bool(config.deployable))
     overrides = config.resolve(list(trace.consumers), list(consumers))
     default = config.expand_preset()
     activations: dict[str, QuantSpec] = {}

@@ -112,7 +112,7 @@ def test_gradients_through_a_folded_batchnorm_are_the_eager_ones(checkpointed: b
         block = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU())
         net = nn.Sequential(block, nn.Conv2d(8, 4, 3))
         x = torch.rand(4, 3, 12, 12)
-        model = quantize(net, Quantization(deployable=True), x).double()
+        model = quantize(net, Quantization(deployable="onnx"), x).double()
         if checkpointed:
             checkpoint_blocks(model, ["0"])
         run = torch.compile(model, backend="aot_eager", fullgraph=True) if compiled else model

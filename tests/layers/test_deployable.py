@@ -171,7 +171,7 @@ def test_a_block_without_its_batchnorm_is_not_checkpointed() -> None:
         ({"first_last_bits": 32}, "^first_last_bits must be 1 to 8 with deployable"),
         ({"weight_scale": "dorefa"}, "^weight_scale must be observed or learned with deployable"),
         ({"asymmetric": True}, "^asymmetric must be false with deployable"),
-        ({"deployable": "yes"}, "^deployable must be true or false"),
+        ({"deployable": "yes"}, "^deployable must be true, false or onnx"),
         ({"layers": {"fc": {"power_of_two": False}}}, r"^layers\['fc'\]: power_of_two must be true"),
         ({"layers": {"fc": {"weight_bits": 32}}}, r"^layers\['fc'\]: weight_bits must be 1 to 8"),
     ],

@@ -116,7 +116,7 @@ CONFIGS = {
     "learned": Quantization(weight_scale="learned", activation_scale="learned"),
     "pact": Quantization(activation_scale="pact"),
     "asymmetric": Quantization(asymmetric=True, input_signed=True),
-    "deployable": Quantization(deployable=True),
+    "deployable": Quantization(deployable="onnx"),
 }
 
 

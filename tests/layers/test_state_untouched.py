@@ -23,7 +23,7 @@ class OneDimension(nn.Module):
 
 
 def deployable(**options: Any) -> Quantization:
-    return Quantization(deployable=True, **options)
+    return Quantization(deployable="onnx", **options)
 
 
 def snapshot(model: nn.Module) -> Any:

@@ -1,7 +1,6 @@
 """From a trained model to a program in integers: torch.fx traces the graph, and each operation has a rule."""
 
 import math
-from collections.abc import Callable
 from functools import partialmethod
 from typing import Any
 
@@ -17,22 +16,9 @@ from qat.export.trained_model import plain_copy
 from qat.layers import QuantActivation, QuantLayer
 from qat.layers.deployable import FOLDED
 from qat.layers.functional import CALLS
+from qat.layers.integer_forms import ADDITIONS, PASSED, called_module, is_flat_view
 from qat.quantizers import Quantizer
 
-# The modules that compute the same as the functions and methods of these names, and the names of those
-# arguments that follow the input.
-POOL = ("kernel_size", "stride", "padding")
-MODULES: dict[str, tuple[Callable[..., nn.Module], tuple[str, ...]]] = {
-    "flatten": (nn.Flatten, ("start_dim", "end_dim")),
-    "adaptive_avg_pool2d": (nn.AdaptiveAvgPool2d, ("output_size",)),
-    "avg_pool2d": (nn.AvgPool2d, (*POOL, "ceil_mode", "count_include_pad", "divisor_override")),
-    "max_pool2d": (nn.MaxPool2d, (*POOL, "dilation", "ceil_mode", "return_indices")),
-    **dict.fromkeys(("relu", "relu_"), (nn.ReLU, ("inplace",))),
-    "relu6": (nn.ReLU6, ("inplace",)),
-    **dict.fromkeys(("hardtanh", "hardtanh_"), (nn.Hardtanh, ("min_val", "max_val", "inplace"))),
-}
-# In eval mode these return their input.
-PASSED = ("contiguous", "clone", "detach", "dropout", "dropout1d", "dropout2d", "feature_dropout")
 SIZES = ("size", "getattr", "getitem")  # `x.size(0)` and `x.shape[0]`
 
 
@@ -93,46 +79,24 @@ class _Lowering:
 
     def _function(self, node: fx.Node, x: Value | None) -> Value | None:
         layer, name = layer_of_call(node), getattr(node.target, "__name__", str(node.target))
-        if name in ("add", "iadd", "add_"):
+        if name in ADDITIONS:
             return self._add(layer, node)
         if name in PASSED or (name in SIZES and _is_size(node)):
             return x
+        module = called_module(name, node.args, node.kwargs)
         if name in ("view", "reshape"):
-            return self._view(layer, node, x)
-        if name == "mean":
-            return self._mean(layer, node, x)
-        if name not in MODULES:
+            length = math.prod(self.rules.rescaling.shape if x is None else x.shape)
+            module = nn.Flatten() if is_flat_view(node.args[1:], length) else None
+        if module is None:
             raise unsupported(layer, name)
-        kind, names = MODULES[name]
-        settings = dict(zip(names, node.args[1:], strict=False)) | node.kwargs
-        settings.pop("input", None)
-        if name == "flatten" and node.op == "call_function":
-            settings = {"start_dim": 0} | settings
-        return self.rules.module(layer, kind(**settings), x)
-
-    def _view(self, layer: str, node: fx.Node, x: Value | None) -> Value | None:
-        """A view that keeps the batch and makes one vector of the rest."""
-        sizes = node.args[1:]
-        if len(sizes) == 1 and isinstance(sizes[0], list | tuple):
-            sizes = tuple(sizes[0])
-        length = math.prod(self.rules.rescaling.shape if x is None else x.shape)
-        keeps_batch = len(sizes) == 2 and (isinstance(sizes[0], fx.Node) or sizes == (-1, length))
-        if keeps_batch and sizes[1] in (-1, length):
-            return self.rules.module(layer, nn.Flatten(), x)
-        raise unsupported(layer, f"a view of shape {tuple(sizes)}")
-
-    def _mean(self, layer: str, node: fx.Node, x: Value | None) -> Value | None:
-        """The mean over the image is an average pool."""
-        axes: Any = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
-        positive = sorted(axis % 4 for axis in axes) if isinstance(axes, list | tuple) else axes
-        if positive != [2, 3] or "dtype" in node.kwargs:
-            raise unsupported(layer, f"a mean over the axes {axes}")
-        return self.rules.module(layer, nn.AdaptiveAvgPool2d(1), x)
+        return self.rules.module(layer, module, x)
 
     def _add(self, layer: str, node: fx.Node) -> Sum:
         first, second = (self.values.get(x) if isinstance(x, fx.Node) else None for x in node.args[:2])
         if first is None or second is None or len(node.args) > 2 or node.kwargs:
             raise unsupported(layer, "a sum with a number or with the network's input")
+        if first.shape != second.shape:
+            raise unsupported(layer, f"a sum of the shapes {first.shape} and {second.shape}")
         return self.rules.open_sum(layer, first).plus(self.rules.open_sum(layer, second))
 
     def _output(self, node: Any) -> None:

@@ -13,6 +13,7 @@ from qat.export.integers.rescaling import Rescaling
 from qat.export.integers.values import QuantizedTensor, Shape, Sum, SumTerm, Value, as_sum
 from qat.export.integers.windows import largest_sums, output_shape, pool_settings
 from qat.layers.deployable import FOLDED
+from qat.layers.integer_forms import obstacle
 from qat.quantizers import Quantizer
 
 PASSED = (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, *FOLDED.values())
@@ -45,6 +46,8 @@ class Rules:
             ((nn.AvgPool2d, nn.AdaptiveAvgPool2d), self._average),
             (nn.Flatten, self._flatten),
         ]
+        if why := obstacle(module):
+            raise unsupported(layer, why)
         for kinds, rule in rules:
             if isinstance(module, kinds):
                 return rule(layer, module, x)
@@ -53,12 +56,8 @@ class Rules:
     def _average(self, layer: str, pool: Any, x: Value | None) -> Sum:
         """An average pool: the sum of codes. Its division is part of the next rescaling."""
         if isinstance(pool, nn.AdaptiveAvgPool2d):
-            if pool.output_size not in (1, (1, 1)):
-                raise unsupported(layer, f"adaptive average pooling to {pool.output_size}")
             pool = nn.AvgPool2d(_known(layer, x).shape[1:])
         settings = pool_settings(pool)
-        if pool.ceil_mode or pool.divisor_override or settings["padding"] != [0, 0]:
-            raise unsupported(layer, "average pooling with padding, ceil_mode or divisor_override")
         count = math.prod(settings["kernel"])
         codes = self._codes(layer, x, count)
         channels, *_ = shape = output_shape(codes.shape[0], codes.shape, settings["kernel"], settings)
@@ -69,8 +68,6 @@ class Rules:
 
     def _flatten(self, layer: str, module: Any, x: Value | None) -> Value | None:
         """A vector of all elements, in the order (C, H, W)."""
-        if (module.start_dim, module.end_dim) not in ((1, -1), (1, 3)):
-            raise unsupported(layer, f"flatten of the axes {module.start_dim} to {module.end_dim}")
         if x is None:  # the network then takes a vector
             self.rescaling.shape = (math.prod(self.rescaling.shape), 1, 1)
             return None
@@ -127,8 +124,6 @@ class Rules:
 
     def _max_pool(self, layer: str, pool: nn.MaxPool2d, x: Value | None) -> QuantizedTensor:
         codes = self._codes(layer, x)
-        if pool.ceil_mode or pool.dilation not in (1, (1, 1)) or pool.return_indices:
-            raise unsupported(layer, "max-pooling with ceil_mode, dilation or return_indices")
         settings = pool_settings(pool) | {"low": codes.low}
         shape = output_shape(codes.shape[0], codes.shape, settings["kernel"], settings)
         return self._same_grid(codes, Step("max_pool", layer, (codes.step,), shape, settings))
@@ -154,8 +149,9 @@ def _product_settings(layer: str, module: Any, x: QuantizedTensor) -> dict[str, 
         if x.shape[1:] != (1, 1):
             raise unsupported(layer, "a linear layer over images")
         return {"stride": [1, 1], "padding": [0, 0], "dilation": [1, 1], "groups": 1}
-    if module.padding_mode != "zeros" or isinstance(module.padding, str):
-        mode = module.padding_mode
-        raise unsupported(layer, f"padding {mode if mode != 'zeros' else module.padding}")
-    settings = {name: list(getattr(module, name)) for name in ("stride", "padding", "dilation")}
-    return settings | {"groups": module.groups}
+    settings = {name: list(getattr(module, name)) for name in ("stride", "dilation")}
+    padding = module.padding
+    if isinstance(padding, str):
+        reach = [(k - 1) * d // 2 for k, d in zip(module.kernel_size, module.dilation, strict=True)]
+        padding = reach if padding == "same" else [0, 0]
+    return settings | {"padding": list(padding), "groups": module.groups}

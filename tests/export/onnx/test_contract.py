@@ -86,8 +86,8 @@ class Normalized(nn.Module):
         return self.layers((x - 0.5) / 0.25)
 
 
-@pytest.mark.parametrize(("bits", "deployable"), [(4, True), (8, True), (8, False), (16, False)])
-def test_a_network_that_normalizes_its_input(bits: int, deployable: bool) -> None:
+@pytest.mark.parametrize(("bits", "deployable"), [(4, "onnx"), (8, "onnx"), (8, False), (16, False)])
+def test_a_network_that_normalizes_its_input(bits: int, deployable: Any) -> None:
     torch.manual_seed(0)
     model, images = calibrated(
         Normalized(), False, input_bits=bits, activation_bits=bits, deployable=deployable
