@@ -75,6 +75,7 @@ ROWS: dict[str, GradientRow] = {
     "round_stochastic": GradientRow(gradients.round_stochastic, lambda g, x: g),
     "sign_ste": GradientRow(gradients.sign_ste, lambda g, x: g * (x.abs() <= 1)),
     "one_hot_argmax_ste": GradientRow(gradients.one_hot_argmax_ste, lambda g, x: g),
+    "straight_through": GradientRow(lambda x: gradients.straight_through(x, torch.floor), lambda g, x: g),
     "clamp": GradientRow(lambda x: gradients.clamp(x, -1.25, 0.75)),
     "clamp, tensors": GradientRow(gradients.clamp, inputs=(X, *BOUNDS)),
     "stop_gradient": GradientRow(gradients.stop_gradient, lambda g, x: torch.zeros_like(g)),
