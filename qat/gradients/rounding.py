@@ -5,7 +5,7 @@ Each takes a tensor of any shape and returns one of the same shape. None of them
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -176,10 +176,4 @@ def one_hot_argmax_ste(x: Tensor, dim: int = -1) -> Tensor:
 
 
 RoundingName = Literal["zero", "ste", "ewgs", "soft", "stochastic"]
-ROUNDINGS: dict[str, Rounding] = {
-    "zero": round_zero,
-    "ste": round_ste,
-    "ewgs": round_ewgs,
-    "soft": round_soft,
-    "stochastic": round_stochastic,
-}
+ROUNDINGS: dict[str, Rounding] = {name: globals()[f"round_{name}"] for name in get_args(RoundingName)}

@@ -1,5 +1,6 @@
 """Every function of the package that has a gradient: its formulas, and how it is checked."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +20,7 @@ from qat.quantizers import DorefaScale, IntGrid, LearnedScale, ObservedScale, Pa
 X = torch.linspace(-2.3, 2.4, 12, dtype=torch.float64).reshape(4, 3)
 Y = X.flip(0) / 3 - 0.2
 BOUNDS = (torch.tensor(-1.25, dtype=torch.float64), torch.tensor(0.75, dtype=torch.float64))
-FORMULAS = yaml.safe_load((Path(__file__).parent / "gradient_formulas.yaml").read_text(encoding="utf-8"))
+FORMULA = re.compile(r"Forward: `([^`]+)`.*?Gradient[^:`]*: `([^`]+)`", re.DOTALL)
 
 
 class GradientRow(NamedTuple):
@@ -99,3 +100,14 @@ ROWS: dict[str, GradientRow] = {
     "cross_entropy": GradientRow(lambda x: cross_entropy(x, torch.tensor([0, 2, 1, 1]), label_smoothing=0.1)),
     "distillation_loss": GradientRow(lambda x: distillation_loss(x, Y, "kl", temperature=2.0)),
 }
+
+
+def _formulas() -> dict[str, list[str]]:
+    """Of each row the forward and the gradient: from the YAML file, or from the function's docstring."""
+    written = yaml.safe_load((Path(__file__).parent / "gradient_formulas.yaml").read_text(encoding="utf-8"))
+    stated = {name: FORMULA.search(getattr(gradients, name, None).__doc__ or "") for name in ROWS}
+    found = {name: [" ".join(formula.split()) for formula in m.groups()] for name, m in stated.items() if m}
+    return {name: (found | written)[name] for name in ROWS if name in found or name in written}
+
+
+FORMULAS = _formulas()
