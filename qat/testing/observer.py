@@ -9,6 +9,7 @@ from torch import Tensor
 
 from qat.gradients.check import Finding, Verdict
 from qat.quantizers import IntGrid, ObservedScale, Observer
+from qat.quantizers.scale import shown
 from qat.testing.contract import odd_batches, run_checks, same, sample
 from qat.testing.scale import check_scale
 
@@ -43,6 +44,8 @@ def check_observer(observer: Measure, grid: IntGrid | None = None, x: Tensor | N
     Returns:
         What was found, in one line for each check; `ok` is true if nothing failed.
     """
+    if not callable(observer) or isinstance(observer, type):
+        raise ValueError(f"observer must be a function, got {shown(observer)}; give it itself, not its name")
     grid = IntGrid(4) if grid is None else grid
     x = sample(grid.low < 0) if x is None else x
     checks: dict[str, Any] = {"magnitude": _magnitude, "channels": _channels, "numbers": _numbers}

@@ -13,6 +13,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from qat.gradients.check import Finding, Verdict, check_gradient
 from qat.memory import Checkpointed, packed_activations
 from qat.quantizers import Quantizer
+from qat.quantizers.scale import shown
 from qat.testing.contract import SEED, changed, odd_batches, run_checks, same, sample, state
 
 # What the package asks of a quantizer beyond its forward, and what does without.
@@ -54,6 +55,8 @@ def check_quantizer(
     Returns:
         What was found, in one line for each check; `ok` is true if nothing failed.
     """
+    if not isinstance(quantizer, nn.Module):
+        raise ValueError(f"quantizer must be a module, got {shown(quantizer)}; construct it first")
     if x is None:
         x = sample(getattr(getattr(quantizer, "grid", None), "low", -1) < 0)
     checks = {

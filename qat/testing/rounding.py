@@ -12,6 +12,7 @@ from torch import Tensor
 from qat.gradients import Rounding
 from qat.gradients.check import Finding, Verdict, check_gradient
 from qat.quantizers import IntGrid, ObservedScale, Quantizer
+from qat.quantizers.scale import shown
 from qat.testing.contract import SEED, run_checks, same
 from qat.testing.quantizer import check_quantizer
 
@@ -48,6 +49,8 @@ def check_rounding(rounding: Rounding, gradient: Callable[[Tensor, Tensor], Any]
     Returns:
         What was found, in one line for each check; `ok` is true if nothing failed.
     """
+    if not callable(rounding) or isinstance(rounding, type):
+        raise ValueError(f"rounding must be a function, got {shown(rounding)}; give it itself, not its name")
     checks = {
         "values": partial(_values, rounding),
         "dtypes and shapes": partial(_dtypes, rounding),

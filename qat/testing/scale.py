@@ -3,18 +3,21 @@
 import copy
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from qat.gradients import round_ste, straight_through
-from qat.gradients.check import Verdict
+from qat.gradients.check import Finding, Verdict
+from qat.names import one_line
 from qat.quantizers import IntGrid, Quantizer, Scale
+from qat.quantizers.scale import shown
 from qat.testing.contract import changed, odd_batches, run_checks, same, sample, state
 from qat.testing.quantizer import check_quantizer
 
 
-def check_scale(scale: Scale, grid: IntGrid, x: Tensor | None = None) -> Verdict:
+def check_scale(scale: Scale | type[Scale], grid: IntGrid, x: Tensor | None = None) -> Verdict:
     """Check a scale: its state, what it measures, and its use in a quantizer.
 
     A scale is float32, positive, and broadcasts against its tensor. Its statistic is a buffer or parameter
@@ -41,18 +44,29 @@ def check_scale(scale: Scale, grid: IntGrid, x: Tensor | None = None) -> Verdict
                 largest = x.detach().abs().amax(axes, keepdim=self.axis is not None).float()
                 return torch.where(largest > 0, largest / self.high, torch.nan)
 
-        verdict = check_scale(Largest(7), IntGrid(4))
+        verdict = check_scale(Largest, IntGrid(4))
         print(verdict)
 
     Args:
-        scale: as constructed; it is not changed.
+        scale: as constructed; it is not changed. A class is checked as a configuration builds it: once as
+            `MyScale(high)`, and once with `shape` and `axis` for a scale of each channel.
         grid: the grid for which it was made.
         x: a sample of what it will measure; by default normal values in 4 channels, `(4, 6, 5, 5)`.
 
     Returns:
         What was found, in one line for each check; `ok` is true if nothing failed.
+
+    Raises:
+        ValueError: scale is no `Scale`.
     """
     x = sample(grid.low < 0) if x is None else x
+    if isinstance(scale, type) and issubclass(scale, Scale):
+        channels = {"shape": (len(x), *(1,) * (x.dim() - 1)), "axis": 0}
+        uses = {"one scale": {}, "of each channel": channels}
+        findings = [each for use, options in uses.items() for each in _built(scale, use, options, grid, x)]
+        return Verdict(scale.__name__, "the contract of a scale", tuple(findings))
+    if not isinstance(scale, Scale):
+        raise ValueError(f"scale must be a Scale, got {shown(scale)}; a subclass of qat.quantizers.Scale")
     checks = {
         "forward": partial(_forward, scale, x),
         "measure": partial(_measure, scale, x),
@@ -67,6 +81,19 @@ def check_scale(scale: Scale, grid: IntGrid, x: Tensor | None = None) -> Verdict
         found += run_checks(more)
         found += check_quantizer(Quantizer(grid, copy.deepcopy(scale)), x).findings
     return Verdict(type(scale).__name__, "the contract of a scale", tuple(found))
+
+
+def _built(
+    kind: type[Scale], use: str, options: dict[str, Any], grid: IntGrid, x: Tensor
+) -> Iterator[Finding]:
+    try:
+        scale = kind(grid.high, **options)
+    except Exception as error:  # any error of user-defined code is a finding
+        text = f"it must be built as {kind.__name__}(high, shape=(), axis=None): {error}"
+        yield Finding(f"{use}: constructor", "failed", one_line(text))
+        return
+    for finding in check_scale(scale, grid, x).findings:
+        yield Finding(f"{use}: {finding.check}", finding.status, finding.text)
 
 
 def _forward(scale: Scale, x: Tensor) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 import functools
 import importlib.util
+import math
 import re
 import sys
 import textwrap
@@ -11,8 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from qat import testing
-from qat.gradients import round_ewgs, round_ste, round_stochastic, round_zero
-from qat.gradients.straight_through import straight_through
+from qat.gradients import round_ewgs, round_soft, round_ste, round_stochastic, round_zero, straight_through
 from qat.quantizers import (
     AsymmetricScale,
     DorefaScale,
@@ -42,6 +42,10 @@ SCALES = [
 ]
 
 
+def soft_gradient(g: Tensor, x: Tensor) -> Tensor:
+    return g * 2.2 * (1 - torch.tanh(2.2 * (x - x.floor() - 0.5)) ** 2) / (2 * math.tanh(1.1))
+
+
 def ewgs_gradient(g: Tensor, x: Tensor) -> Tensor:
     return g * (1 + 0.2 * g.sign() * (x - x.round()))
 
@@ -53,6 +57,7 @@ def ewgs_gradient(g: Tensor, x: Tensor) -> Tensor:
         (round_zero, lambda g, x: 0 * g),
         (round_stochastic, lambda g, x: g),
         (functools.partial(round_ewgs, delta=0.2), ewgs_gradient),
+        (round_soft, soft_gradient),
     ],
 )
 def test_built_in_roundings_follow_the_contract(rounding, gradient):
@@ -299,6 +304,50 @@ def test_each_claim_of_a_scale_is_checked(scale, text):
     faults = check_scale(scale(), SIGNED).faults
     assert [fault for fault in faults if text in fault.text], faults
     assert all(fault.text and "\n" not in fault.text for fault in faults)
+
+
+class _OfChannels(Scale):
+    """A sound class as a configuration builds it."""
+
+    def __init__(self, high: int, shape: tuple[int, ...] = (), axis: int | None = None) -> None:
+        super().__init__(high, axis)
+        self.register_buffer("value", torch.ones(shape))
+
+    def measure(self, x: Tensor) -> Tensor:
+        if x.numel() == 0:
+            return torch.full_like(self.value, torch.nan)
+        largest = x.detach().abs().amax(_axes(x, self.axis), keepdim=self.axis is not None).float()
+        return torch.where(largest > 0, largest / self.high, torch.nan)
+
+
+class _IgnoresTheAxis(_OfChannels):
+    def measure(self, x: Tensor) -> Tensor:
+        return (x.detach().abs().amax() / self.high).clamp(min=1e-30)
+
+
+def test_a_class_is_checked_as_a_configuration_builds_it():
+    assert check_scale(_OfChannels, SIGNED).faults == ()
+    assert check_scale(_OfChannels(7, (4, 1, 1, 1), 0), SIGNED).faults == ()
+    (fault,) = check_scale(_Largest, SIGNED).faults
+    assert fault.text.startswith("it must be built as _Largest(high, shape=(), axis=None)")
+    texts = [(f.check, f.text) for f in check_scale(_IgnoresTheAxis, SIGNED).faults]
+    assert any(check == "of each channel: measure" and "returns" in text for check, text in texts)
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: check_rounding("ste", lambda g, x: g), "rounding must be a function, got 'ste'"),
+        (lambda: check_rounding(nn.Identity, lambda g, x: g), "got the class Identity"),
+        (lambda: check_observer("max"), "observer must be a function, got 'max'"),
+        (lambda: check_scale(0.1, SIGNED), "scale must be a Scale, got 0.1"),
+        (lambda: check_scale(nn.Identity(), SIGNED), "scale must be a Scale, got Identity"),
+        (lambda: check_quantizer(_Plain), "quantizer must be a module, got the class _Plain; construct it"),
+    ],
+)
+def test_what_cannot_be_checked_is_refused(call, text):
+    with pytest.raises(ValueError, match=text):
+        call()
 
 
 @pytest.mark.parametrize("name", OBSERVERS)
