@@ -85,6 +85,14 @@ def check_input(scale: Scale, x: object) -> None:
         raise ValueError(f"{rule}; construct the scale with the shape and axis of the channels of x")
 
 
+def check_output(rounding: object, x: Tensor, value: Tensor) -> None:
+    """Refuse values of another shape than x: a ValueError that names the rounding."""
+    if value.shape != x.shape:
+        name = getattr(rounding, "__name__", repr(rounding))
+        rule = f"rounding must keep the shape of its argument, {tuple(x.shape)}, got {tuple(value.shape)}"
+        raise ValueError(f"{rule} by {name}; check it with qat.testing.check_rounding")
+
+
 def state_of(scale: Scale) -> State:
     """The buffers of a scale and of those inside it, which must stay the same tensors."""
     return {

@@ -13,7 +13,7 @@ from qat.module_state import preserve_modes
 from qat.quantizers import kernels
 from qat.quantizers.fake_quantize import Divide, FakeQuantize, FakeQuantizeLearned, Multiply
 from qat.quantizers.grid import IntGrid
-from qat.quantizers.parts import check_input, check_parts, check_unreplaced, state_of
+from qat.quantizers.parts import check_input, check_output, check_parts, check_unreplaced, state_of
 from qat.quantizers.scale import Scale
 from qat.quantizers.stored_state import compare, read_extra_state
 
@@ -87,6 +87,7 @@ class Quantizer(nn.Module):
         try:
             value = Quantizer.forward(self, x, relu)
             check_unreplaced(self.scale, before)
+            check_output(self.rounding, x, value)
         except Exception:
             self._is_checked = False
             raise
@@ -96,9 +97,15 @@ class Quantizer(nn.Module):
     def observe(self, x: Tensor, relu: bool = False) -> None:
         """Update the scale by one batch, or by `max(x, 0)`; a quantizer's state changes only here."""
         if self.enabled and not self.scale.frozen:
+            before = None
+            if not torch.compiler.is_compiling() and not self._is_checked:
+                check_input(self.scale, x)
+                before = state_of(self.scale)
             sample = self.scale.subsample(x.detach())
             self.scale.observe(sample.relu() if relu else sample)
             self.scale.unset = None  # not after a test of it, for which torch.compile would compile twice
+            if before is not None:
+                check_unreplaced(self.scale, before)
 
     def freeze(self) -> None:
         """Keep the scale as it is: neither batches nor the weight nor the optimizer change it."""

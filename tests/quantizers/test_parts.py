@@ -100,6 +100,14 @@ ONE_LINE_ERRORS: list[tuple[Callable[[], Any], str]] = [
         lambda: Quantizer(GRID, ObservedScale(7, Observer(lambda x, axis, high: x.max().item())))(X),
         "an observer must return a tensor",
     ),
+    (
+        lambda: Quantizer(GRID, scale(), lambda x: x.round().sum(0, keepdim=True))(X),
+        "rounding must keep the sh",
+    ),
+    # `observe` alone
+    (lambda: Quantizer(GRID, scale()).observe(torch.arange(3)), "floating-point tensor, got torch.int64"),
+    (lambda: Quantizer(GRID, Replaced()).observe(X), "Replaced.value must stay the same tensor"),
+    (lambda: Quantizer(GRID, LearnedScale(7, (6, 1, 1, 1), 0)).observe(X), "must broadcast against x"),
     # numbers of the gradients
     (lambda: round_ewgs(X, "a"), "delta must be >= 0, got 'a'"),
     (lambda: round_ewgs(X, INF), "delta must be >= 0, got inf"),
