@@ -23,6 +23,7 @@ from qat.gradients.rounding import (
     sign_ste,
 )
 from qat.gradients.stable import logsumexp, relu_soft
+from qat.gradients.straight_through import straight_through
 
 __all__ = [
     "ROUNDINGS",
@@ -47,4 +48,5 @@ __all__ = [
     "scale_gradient",
     "sign_ste",
     "stop_gradient",
+    "straight_through",
 ]

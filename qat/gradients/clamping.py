@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from qat.gradients.control import is_number
 from qat.gradients.masking import equal, masked
 
 
@@ -59,11 +60,13 @@ def clamp(x: Tensor, low: float | Tensor, high: float | Tensor) -> Tensor:
             tensor low lies above high, the result is high, which gets the whole gradient.
 
     Raises:
-        ValueError: low and high are numbers, and low is not <= high.
+        ValueError: low or high is neither a number nor a tensor, or low is not <= high.
     """
     if isinstance(low, Tensor) or isinstance(high, Tensor):
         bounds = (torch.as_tensor(bound, dtype=x.dtype, device=x.device) for bound in (low, high))
         return _ClampBetween.apply(x, *bounds)
+    if not is_number(low) or not is_number(high):
+        raise ValueError(f"low and high must be numbers or tensors, got {low!r} and {high!r}")
     if not low <= high:
         raise ValueError(f"low must be <= high, got {low!r} and {high!r}; swap them")
     return _Clamp.apply(x, low, high)

@@ -1,5 +1,6 @@
 """Identities, for a tensor of any shape, that change, stop or refuse the gradient."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -35,7 +36,12 @@ def scale_gradient(x: Tensor, factor: float) -> Tensor:
 
     Source: Esser et al. 2020 (LSQ), section 2.2, where it slows down a learned scale; a negative factor is
     the gradient reversal of Ganin & Lempitsky 2015, section 3.
+
+    Raises:
+        ValueError: factor is not a finite number.
     """
+    if not is_number(factor) or not -math.inf < factor < math.inf:
+        raise ValueError(f"factor must be a finite number, got {factor!r}; 0 passes a gradient of zeros")
     return _ChangeGradient.apply(x, lambda g: g * factor if factor else torch.zeros_like(g))
 
 
@@ -112,5 +118,10 @@ def refuse_second_derivative(gradient: Tensor, *depends_on: Tensor, name: str) -
 
 
 def _check_limit(limit: float) -> None:
-    if not limit > 0:
+    if not is_number(limit) or not limit > 0:
         raise ValueError(f"limit must be > 0, got {limit!r}; stop_gradient passes nothing at all")
+
+
+def is_number(value: object) -> bool:
+    """Whether it is one real number: an int, a float, one of NumPy, or a tensor with one element."""
+    return hasattr(value, "__float__") and not isinstance(value, bool) and getattr(value, "ndim", 0) == 0

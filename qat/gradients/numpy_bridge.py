@@ -124,6 +124,10 @@ def numpy_function(
     Raises:
         RuntimeError: a gradient is needed and there is no backward, or a second derivative is needed.
         TypeError: an array has another dtype, a result is no array, an input is no tensor or is bfloat16.
-        ValueError: a gradient has another shape, there is not one for each input, or the devices differ.
+        ValueError: forward or backward is no function; a gradient has another shape, there is not one for
+            each input, or the devices differ.
     """
+    for argument, function in (("forward", forward), ("backward", backward or forward)):
+        if not callable(function):
+            raise ValueError(f"{argument} must be a function of NumPy arrays, got {function!r}; np.rint, say")
     return _NumpyFunction(forward, backward)

@@ -5,12 +5,12 @@ Each takes a tensor of any shape and returns one of the same shape. None of them
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
-from qat.gradients.control import refuse_second_derivative
+from qat.gradients.control import is_number, refuse_second_derivative
 from qat.gradients.masking import masked
 from qat.gradients.straight_through import straight_through
 
@@ -63,12 +63,12 @@ def round_ewgs(x: Tensor, delta: float = 1e-3) -> Tensor:
     straight-through. It is not linear in g, so the second derivative is refused.
 
     Raises:
-        ValueError: delta is not >= 0.
+        ValueError: delta is not >= 0 and finite.
         RuntimeError: a second derivative is needed.
 
     Source: Lee et al. 2021, "Network quantization with element-wise gradient scaling", equation 4.
     """
-    if not delta >= 0:
+    if not is_number(delta) or not 0 <= delta < math.inf:
         raise ValueError(f"delta must be >= 0, got {delta!r}; 1e-3 is the default, 0 is straight-through")
     return _RoundEWGS.apply(x, delta)
 
@@ -101,12 +101,14 @@ def round_soft(x: Tensor, sharpness: float = 2.2) -> Tensor:
             becomes 0 between the steps. 2.2 corresponds to the paper's alpha of 0.2.
 
     Raises:
-        ValueError: sharpness is not > 0.
+        ValueError: sharpness is not > 0 and finite.
 
     Source: Gong et al. 2019, "Differentiable soft quantization", section 3.2.
     """
-    if not sharpness > 0:
-        raise ValueError(f"sharpness must be > 0, got {sharpness!r}; 2.2 is the default")
+    if not is_number(sharpness) or not 0 < sharpness < math.inf:
+        raise ValueError(
+            f"sharpness must be > 0, got {sharpness!r}; 2.2 is the default, any finite number will do"
+        )
     return _RoundSoft.apply(x, sharpness)
 
 
@@ -174,10 +176,4 @@ def one_hot_argmax_ste(x: Tensor, dim: int = -1) -> Tensor:
 
 
 RoundingName = Literal["zero", "ste", "ewgs", "soft", "stochastic"]
-ROUNDINGS: dict[str, Rounding] = {
-    "zero": round_zero,
-    "ste": round_ste,
-    "ewgs": round_ewgs,
-    "soft": round_soft,
-    "stochastic": round_stochastic,
-}
+ROUNDINGS: dict[str, Rounding] = {name: globals()[f"round_{name}"] for name in get_args(RoundingName)}

@@ -14,6 +14,7 @@ from qat.quantizers.dorefa import DorefaScale
 from qat.quantizers.grid import IntGrid
 from qat.quantizers.learned import LearnedScale
 from qat.quantizers.observed import ObservedScale
+from qat.quantizers.observers import Observer
 from qat.quantizers.pact import PactScale
 from qat.quantizers.power_of_two import PowerOfTwo
 from qat.quantizers.quantizer import Quantizer, check_state
@@ -27,6 +28,7 @@ __all__ = [
     "IntGrid",
     "LearnedScale",
     "ObservedScale",
+    "Observer",
     "PactScale",
     "PowerOfTwo",
     "Quantizer",

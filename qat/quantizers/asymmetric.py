@@ -30,6 +30,7 @@ class AsymmetricScale(Scale):
 
     statistic = "range"
     is_averaged = True
+    is_unsigned = True
     range: Tensor
     batches: Tensor
 

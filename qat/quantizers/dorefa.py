@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from qat.quantizers.observers import largest_magnitude, other_axes
-from qat.quantizers.scale import SMALLEST, Scale
+from qat.quantizers.scale import SMALLEST, Scale, check_shape
 
 
 class DorefaScale(Scale):
@@ -31,6 +31,7 @@ class DorefaScale(Scale):
 
     def __init__(self, high: int, shape: tuple[int, ...] = (), axis: int | None = None) -> None:
         super().__init__(high, axis)
+        check_shape(shape, axis)
         self.register_buffer("largest", torch.ones(shape, dtype=torch.float32))
 
     @property

@@ -20,7 +20,8 @@ class IntGrid:
     At one bit the signed grid is {-1, +1}, the unsigned one {0, 1}.
 
     Raises:
-        ValueError: `bits` is not 1 to 8 or 16, or `narrow` does not fit the grid.
+        ValueError: `bits` is not 1 to 8 or 16, `signed` or `narrow` is no bool, or `narrow` does not fit
+            the grid.
     """
 
     bits: int
@@ -29,6 +30,10 @@ class IntGrid:
 
     def __post_init__(self) -> None:
         check_bits("bits", self.bits)
+        if type(self.signed) is not bool:
+            raise ValueError(f"signed must be True or False, got {self.signed!r}")
+        if self.narrow is not None and type(self.narrow) is not bool:
+            raise ValueError(f"narrow must be True, False or None, got {self.narrow!r}")
         if self.narrow and not self.signed:
             raise ValueError("narrow must be False or None on an unsigned grid, got True; set signed=True")
         if self.narrow is False and self.signed and self.bits == 1:

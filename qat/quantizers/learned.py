@@ -7,7 +7,16 @@ from torch import Tensor, distributed, nn
 
 from qat.gradients import scale_gradient
 from qat.quantizers.observers import evenly_spaced, mean_magnitude
-from qat.quantizers.scale import SMALLEST, Scale, above_floor, no_batches, positive, set_by_first_batch
+from qat.quantizers.scale import (
+    SMALLEST,
+    Scale,
+    above_floor,
+    check_measured,
+    check_shape,
+    no_batches,
+    positive,
+    set_by_first_batch,
+)
 
 
 class LearnedScale(Scale):
@@ -46,6 +55,7 @@ class LearnedScale(Scale):
         self, high: int, shape: tuple[int, ...] = (), axis: int | None = None, of_weight: bool = False
     ) -> None:
         super().__init__(high, axis)
+        check_shape(shape, axis)
         self.of_weight = of_weight
         self.value = nn.Parameter(torch.ones(shape, dtype=torch.float32))
         self.register_buffer("batches", no_batches(shape))
@@ -62,7 +72,9 @@ class LearnedScale(Scale):
         return evenly_spaced(x) if self.axis is None else x
 
     def observe(self, x: Tensor) -> None:
-        set_by_first_batch(self.value, self.batches, self.measure(x))
+        new = self.measure(x)
+        check_measured(self, new)
+        set_by_first_batch(self.value, self.batches, new)
 
     def forward(self, x: Tensor) -> Tensor:
         value = self.value.detach() if self.frozen else self.value

@@ -4,8 +4,16 @@ import torch
 from torch import Tensor
 
 from qat.names import unknown_name
-from qat.quantizers.observers import OBSERVERS, ObserverName, update_average
-from qat.quantizers.scale import SMALLEST, Scale, above_floor, max_over_ranks, no_batches
+from qat.quantizers.observers import OBSERVERS, Observer, ObserverName, update_average
+from qat.quantizers.scale import (
+    SMALLEST,
+    Scale,
+    above_floor,
+    check_measured,
+    check_shape,
+    max_over_ranks,
+    no_batches,
+)
 
 
 class ObservedScale(Scale):
@@ -19,8 +27,12 @@ class ObservedScale(Scale):
 
     Args:
         high, axis: as for `Scale`.
-        observer: a name in `OBSERVERS`; any other raises a ValueError.
+        observer: a name in `OBSERVERS`, or an `Observer` with a user-defined function.
         shape: of the scale: `()`, or `(O, 1, 1, 1)` for a convolution's weight.
+
+    Raises:
+        ValueError: an unknown observer; a shape without channels at the axis; in `observe`, a tensor with
+            other channels, or an observer that returns no tensor of that shape.
 
     Buffers: `value`, float32, > 0; `batches`, float32, of the same shape: how many were observed.
     """
@@ -29,12 +41,15 @@ class ObservedScale(Scale):
     batches: Tensor
 
     def __init__(
-        self, high: int, observer: ObserverName, shape: tuple[int, ...] = (), axis: int | None = None
+        self,
+        high: int,
+        observer: ObserverName | Observer,
+        shape: tuple[int, ...] = (),
+        axis: int | None = None,
     ) -> None:
         super().__init__(high, axis)
-        if observer not in OBSERVERS:
-            raise unknown_name("observer", observer, OBSERVERS)
-        self.observer = OBSERVERS[observer]
+        check_shape(shape, axis)
+        self.observer = _found(observer)
         self.passes_outside = self.observer.passes_outside
         self.is_fusible = not self.passes_outside
         self.is_dynamic = self.observer.averaging_constant is None
@@ -45,7 +60,11 @@ class ObservedScale(Scale):
     def measure(self, x: Tensor) -> Tensor:
         if x.numel() == 0:
             return torch.full_like(self.value, torch.nan)
-        scale = self.observer.measure(x, self.axis, self.high) / self.high
+        magnitude = self.observer.measure(x, self.axis, self.high)
+        if not isinstance(magnitude, Tensor):
+            rule = f"an observer must return a tensor of the shape {tuple(self.value.shape)}"
+            raise ValueError(f"{rule}, got {magnitude!r}; reduce x by torch operations, without .item()")
+        scale = magnitude.float() / self.high
         return scale.clamp(min=SMALLEST) if self.is_dynamic else above_floor(scale)
 
     def subsample(self, x: Tensor) -> Tensor:
@@ -54,6 +73,7 @@ class ObservedScale(Scale):
     @torch.no_grad()
     def observe(self, x: Tensor) -> None:
         new, constant = self.measure(x), self.observer.averaging_constant
+        check_measured(self, new)
         if constant is None:  # ranks have the same weights
             update_average(self.value, self.batches, new, new.isfinite(), 1.0)
         else:
@@ -66,3 +86,16 @@ class ObservedScale(Scale):
             new = self.measure(x)
             return torch.where(new.isfinite(), new, self.value)
         return self.value
+
+
+def _found(observer: object) -> Observer:
+    if isinstance(observer, Observer):
+        return observer
+    if callable(observer):
+        name = getattr(observer, "__name__", repr(observer))
+        rule = "observer must be a name, or an Observer, which says whether it is averaged over batches"
+        example = f"Observer({name}, averaging_constant=0.1) for activations, None for weights"
+        raise ValueError(f"{rule}, got the function {name}; write {example}")
+    if not isinstance(observer, str) or observer not in OBSERVERS:
+        raise unknown_name("observer", observer, OBSERVERS)
+    return OBSERVERS[observer]

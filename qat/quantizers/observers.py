@@ -113,17 +113,36 @@ def evenly_spaced(x: Tensor) -> Tensor:
     return _evenly_spaced(x.reshape(-1)) if x.numel() else x
 
 
+def all_elements(x: Tensor) -> Tensor:
+    """x, for a statistic that needs all elements in their shape."""
+    return x
+
+
 @dataclass(frozen=True)
 class Observer:
     """A statistic, and the averaging constant of its moving average.
 
-    Without an averaging constant (None) the scale is measured on the current tensor in every mode.
+    Without an averaging constant (None) the scale is measured on the current tensor in every mode. With a
+    user-defined function: `ObservedScale(7, Observer(my_function, averaging_constant=0.1))`; check the
+    function with `qat.testing.check_observer`.
+
+    Raises:
+        ValueError: measure is no function, or the averaging constant is neither in (0, 1] nor None.
     """
 
     measure: Callable[[Tensor, int | None, int], Tensor]  # `(x, axis, high)` -> magnitude of the highest code
-    subsample: Callable[[Tensor], Tensor]  # x -> fewer elements, of which `measure` (axis None) is the same
-    averaging_constant: float | None  # the weight of the newest batch, in (0, 1]
+    # x -> fewer elements, of which `measure` (axis None) is the same, also after a ReLU
+    subsample: Callable[[Tensor], Tensor] = all_elements
+    averaging_constant: float | None = None  # the weight of the newest batch, in (0, 1]
     passes_outside: bool = False  # as in `Scale`
+
+    def __post_init__(self) -> None:
+        if not callable(self.measure) or isinstance(self.measure, type):
+            raise ValueError(f"measure must be a function (x, axis, high) -> magnitude, got {self.measure!r}")
+        constant = self.averaging_constant
+        if constant is not None and not (isinstance(constant, int | float) and 0 < constant <= 1):
+            rule = f"averaging_constant must be in (0, 1], or None, got {constant!r}"
+            raise ValueError(f"{rule}; 0.1 gives the newest batch a tenth, None averages nothing")
 
 
 ObserverName = Literal[

@@ -40,6 +40,7 @@ class PactScale(Scale):
     """
 
     statistic = "clip"
+    is_unsigned = True
     batches: Tensor
 
     def __init__(self, high: int) -> None:

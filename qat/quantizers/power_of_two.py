@@ -5,8 +5,8 @@ import math
 import torch
 from torch import Tensor
 
-from qat.gradients.straight_through import straight_through
-from qat.quantizers.scale import Scale
+from qat.gradients import straight_through
+from qat.quantizers.scale import Scale, shown
 
 
 def round_exponent(scale: Tensor) -> Tensor:
@@ -30,6 +30,9 @@ class PowerOfTwo(Scale):
     """Another scale, rounded to a power of two: `round_exponent(inner(x))`. All state is that of `inner`."""
 
     def __init__(self, inner: Scale) -> None:
+        if not isinstance(inner, Scale) or isinstance(inner, PowerOfTwo):
+            rule = f"inner must be a Scale that is not rounded yet, got {shown(inner)}"
+            raise ValueError(f"{rule}; construct one, such as LearnedScale(7)")
         super().__init__(inner.high, inner.axis)
         self.inner = inner
         self.clamps_first = inner.clamps_first
@@ -37,6 +40,7 @@ class PowerOfTwo(Scale):
         self.is_dynamic = inner.is_dynamic
         self.is_averaged = inner.is_averaged
         self.is_fusible = inner.is_fusible
+        self.is_unsigned = inner.is_unsigned
         self.kind = f"PowerOfTwo({inner.kind})"
 
     def forward(self, x: Tensor) -> Tensor:

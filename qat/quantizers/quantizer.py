@@ -8,13 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from qat.gradients import Rounding, clamp, round_ste, round_stochastic
-from qat.gradients.straight_through import straight_through
+from qat.gradients import Rounding, clamp, round_ste, round_stochastic, straight_through
 from qat.module_state import preserve_modes
 from qat.quantizers import kernels
 from qat.quantizers.fake_quantize import Divide, FakeQuantize, FakeQuantizeLearned, Multiply
 from qat.quantizers.grid import IntGrid
+from qat.quantizers.parts import check_input, check_output, check_parts, check_unreplaced, state_of
 from qat.quantizers.scale import Scale
+from qat.quantizers.stored_state import compare, read_extra_state
 
 
 class Quantizer(nn.Module):
@@ -38,15 +39,23 @@ class Quantizer(nn.Module):
 
     Shape: any -> the same, in the dtype and memory format of x. The scale broadcasts against x.
 
+    Raises:
+        ValueError: grid is no `IntGrid`, scale no `Scale` made for its `high`, or rounding no function; a
+            scale without `measure`, `value` or a registered statistic; at the first call, an x that is no
+            floating-point tensor or has other channels, and a scale that replaces its buffers or changes
+            them with gradients on.
+
     The state is that of the scale, and an entry with the grid, the kind of the scale, `enabled` and whether
     the scale is frozen. Loading a state of another grid or kind raises a ValueError.
     """
 
     enabled: bool  # if False, `forward` returns x unchanged, and nothing is observed
+    _is_checked: bool = False  # the first call has found no fault in the scale
     compiled_on: str | None  # the device type where `compile_kernels` lets large tensors use its kernels
 
     def __init__(self, grid: IntGrid, scale: Scale, rounding: Rounding = round_ste) -> None:
         super().__init__()
+        check_parts(grid, scale, rounding)
         self.grid = grid
         self.scale = scale
         self.rounding = rounding
@@ -58,6 +67,8 @@ class Quantizer(nn.Module):
         """The values on the grid; with `relu`, those of `quantizer(x.relu())`, usually with less memory."""
         if not self.enabled:
             return x.relu() if relu else x
+        if not torch.compiler.is_compiling() and not self._is_checked:
+            return self._first_forward(x, relu)
         if self.training:
             self.observe(x, relu)
         elif not torch.compiler.is_compiling() and self.scale.unset is not None:
@@ -69,12 +80,32 @@ class Quantizer(nn.Module):
         value: Tensor = Multiply.apply(codes, scale)
         return value.to(x.dtype)
 
+    def _first_forward(self, x: Tensor, relu: bool) -> Tensor:
+        check_input(self.scale, x)
+        before = state_of(self.scale)
+        self._is_checked = True
+        try:
+            value = Quantizer.forward(self, x, relu)
+            check_unreplaced(self.scale, before)
+            check_output(self.rounding, x, value)
+        except Exception:
+            self._is_checked = False
+            raise
+        return value
+
+    @torch.no_grad()  # whatever the scale does: a graph in its state would make the next backward fail
     def observe(self, x: Tensor, relu: bool = False) -> None:
         """Update the scale by one batch, or by `max(x, 0)`; a quantizer's state changes only here."""
         if self.enabled and not self.scale.frozen:
+            before = None
+            if not torch.compiler.is_compiling() and not self._is_checked:
+                check_input(self.scale, x)
+                before = state_of(self.scale)
             sample = self.scale.subsample(x.detach())
             self.scale.observe(sample.relu() if relu else sample)
             self.scale.unset = None  # not after a test of it, for which torch.compile would compile twice
+            if before is not None:
+                check_unreplaced(self.scale, before)
 
     def freeze(self) -> None:
         """Keep the scale as it is: neither batches nor the weight nor the optimizer change it."""
@@ -87,6 +118,7 @@ class Quantizer(nn.Module):
     @torch.no_grad()
     def codes(self, x: Tensor) -> Tensor:
         """The integers for the current scale; no state changes. Shape: any -> the same, int32."""
+        check_input(self.scale, x)
         with preserve_modes(self):
             self.eval()  # so that a dynamic scale is measured on x
             codes, _, zero_point = self._composed(x)
@@ -163,12 +195,6 @@ class Quantizer(nn.Module):
         return f"{self.grid}, rounding={getattr(self.rounding, '__name__', self.rounding)}"
 
 
-def read_extra_state(state: Tensor) -> dict[str, Any]:
-    """The entry as values: `bits`, `low`, `high` (int), `scale` (str), `enabled`, `frozen` (bool)."""
-    meaning: dict[str, Any] = json.loads(bytes(state.tolist()))
-    return meaning
-
-
 def check_state(model: nn.Module, state_dict: Mapping[str, Any], prefix: str = "", *_: Any) -> None:
     """Refuse a state of another grid or kind of scale than a quantizer of the model has: a ValueError.
 
@@ -177,18 +203,4 @@ def check_state(model: nn.Module, state_dict: Mapping[str, Any], prefix: str = "
     for name, module in model.named_modules(prefix=prefix.removesuffix(".")):
         state = state_dict.get(f"{name}._extra_state" if name else "_extra_state")
         if isinstance(module, Quantizer) and state is not None:  # strict loading reports a missing one
-            _compare(name, state, module)
-
-
-def _compare(name: str, state: Tensor, quantizer: Quantizer) -> None:
-    own = read_extra_state(quantizer.get_extra_state())
-    try:
-        stored = {key: read_extra_state(state)[key] for key in own}
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        rule = f"{name}: the state to load has an _extra_state that cannot be read"
-        raise ValueError(f"{rule}; give the bytes that state_dict returned") from error
-    for argument, form in (("bits", "{bits} bits ({low}..{high})"), ("scale", "a scale of the kind {scale}")):
-        theirs, ours = form.format(**stored), form.format(**own)
-        if theirs != ours:
-            remedy = f"set the model's {argument} to {'those' if argument == 'bits' else 'that'} of the state"
-            raise ValueError(f"{name}: the state to load has {theirs}, the model has {ours}; {remedy}")
+            compare(name, state, module.get_extra_state())

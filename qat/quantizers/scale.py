@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, distributed, nn
 
-from qat.gradients.straight_through import straight_through
+from qat.gradients import straight_through
 
 # The smallest normal float32 number; no scale is smaller. It is the scale of a weight's channel of zeros.
 SMALLEST = torch.finfo(torch.float32).tiny
@@ -23,8 +23,25 @@ class Scale(nn.Module):
         high: the largest code of the grid.
         axis: the channel axis that has its own scales; None: one scale for the tensor.
 
+    A subclass registers its state as buffers or parameters, names one of them in `statistic`, has a `value`,
+    and defines `measure`; all else has a default. A `Quantizer` refuses what is missing, and
+    `qat.testing.check_scale` checks the rest:
+
+        class Largest(Scale):  # max |x| / high of the newest batch
+            def __init__(self, high, shape=(), axis=None):
+                super().__init__(high, axis)
+                self.register_buffer("value", torch.ones(shape, dtype=torch.float32))
+
+            def measure(self, x):
+                if x.numel() == 0:
+                    return torch.full_like(self.value, torch.nan)
+                return above_floor(largest_magnitude(x, self.axis, self.high) / self.high)
+
+    Raises:
+        ValueError: high is not an int >= 1, or axis is neither an int nor None.
+
     Attributes:
-        value: the stored scale.
+        value: the stored scale, a buffer, parameter or property.
         kind: the meaning of the statistic, compared when a state is loaded.
         unset: the name of the layer, while neither data nor a loaded state has set the scale; else None.
         frozen: the scale does not change. The quantizer does not call `observe` while it is frozen.
@@ -37,9 +54,15 @@ class Scale(nn.Module):
     is_dynamic: bool = False  # in eval mode the scale is measured on the current tensor, until it is frozen
     is_averaged: bool = False  # a moving average over batches, which `restart` begins anew
     is_fusible: bool = False  # False with a transform, a zero point or `passes_outside`
+    is_unsigned: bool = False  # it needs a grid that starts at 0
 
     def __init__(self, high: int, axis: int | None = None) -> None:
         super().__init__()
+        if type(high) is not int or high < 1:
+            rule = f"high must be the largest code of the grid, an int >= 1, got {high!r}"
+            raise ValueError(f"{rule}; write IntGrid(4).high, for example")
+        if axis is not None and type(axis) is not int:
+            raise ValueError(f"axis must be an int or None, got {axis!r}; 0 is the first axis")
         self.high = high
         self.axis = axis
         self.kind = type(self).__name__
@@ -50,7 +73,8 @@ class Scale(nn.Module):
     @abstractmethod
     def measure(self, x: Tensor) -> Tensor:
         """The statistic of `x` alone; not finite if x is empty, not finite, or (of activations) all zeros."""
-        raise NotImplementedError
+        name = type(self).__name__
+        raise NotImplementedError(f"{name} has no measure(x), the statistic of one tensor; define it")
 
     def observe(self, x: Tensor) -> None:
         """Update the statistic by one batch, if `measure` gives a finite one; by default, initialize it."""
@@ -66,6 +90,7 @@ class Scale(nn.Module):
     def initialize(self, x: Tensor) -> None:
         """Set the statistic to that of `x`, if it is finite. The first observed batch replaces it."""
         new, stored = self.measure(x), getattr(self, self.statistic)
+        check_measured(self, new)
         stored.copy_(torch.where(new.isfinite(), new, stored))
         self.unset = None
 
@@ -119,6 +144,34 @@ def _load_as_float32(scale: Scale, state: dict[str, Any], prefix: str, *_: Any) 
     for name in scale.state_dict():
         if isinstance(x := state.get(prefix + name), Tensor):
             state[prefix + name] = x.to(torch.float32)
+
+
+def shown(part: object) -> str:
+    """A part in an error message, in one line."""
+    if isinstance(part, type):
+        return f"the class {part.__name__}"
+    return f"{type(part).__name__}(...)" if isinstance(part, nn.Module) else repr(part)
+
+
+def check_shape(shape: object, axis: int | None) -> None:
+    """Refuse a shape of scales that is none, or that has no channels at the axis: a ValueError."""
+    if not isinstance(shape, tuple) or not all(type(n) is int and n >= 0 for n in shape):
+        raise ValueError(f"shape must be a tuple of ints, () or (O, 1, 1, 1) for channels, got {shape!r}")
+    dims = len(shape)
+    inside = axis is None or -dims <= axis < dims
+    if axis is not None and not (inside and all(n == 1 for a, n in enumerate(shape) if a != axis % dims)):
+        rule = f"shape must have the channels at axis {axis} and ones elsewhere, got {shape}"
+        raise ValueError(f"{rule}; give the axis of the channels, such as (O, 1, 1, 1) and 0")
+
+
+def check_measured(scale: Scale, new: object) -> None:
+    """Refuse a statistic of another shape than the stored one: a ValueError."""
+    stored = getattr(scale, scale.statistic)
+    if not isinstance(new, Tensor) or new.shape != stored.shape:
+        got = tuple(new.shape) if isinstance(new, Tensor) else type(new).__name__
+        rule = f"{type(scale).__name__}.measure must return the shape of `{scale.statistic}`"
+        wanted = f"{tuple(stored.shape)}, got {got}"
+        raise ValueError(f"{rule}, {wanted}; construct the scale with the shape and axis of its tensor")
 
 
 def no_batches(shape: tuple[int, ...] = ()) -> Tensor:

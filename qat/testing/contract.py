@@ -35,6 +35,17 @@ def sample(signed: bool) -> Tensor:
     return x if signed else x.abs()
 
 
+def odd_batches(x: Tensor) -> dict[str, Tensor]:
+    """Batches of the shape of x that occur once in a while, by name."""
+    first = torch.arange(x.numel()).reshape(x.shape) == 0
+    return {
+        "an empty batch": x[:, :0],
+        "a batch of zeros": torch.zeros_like(x),
+        "a batch with NaN": torch.where(first, torch.nan, x),
+        "a batch with an infinity": torch.where(first, torch.inf, x),
+    }
+
+
 def state(module: nn.Module) -> dict[str, Tensor]:
     """A copy of all parameters and buffers, also those that are not saved."""
     tensors = dict(module.named_parameters()) | dict(module.named_buffers())

@@ -13,7 +13,8 @@ from torch.autograd.graph import saved_tensors_hooks
 from qat.gradients.check import Finding, Verdict, check_gradient
 from qat.memory import Checkpointed, packed_activations
 from qat.quantizers import Quantizer
-from qat.testing.contract import changed, run_checks, same, sample, state
+from qat.quantizers.scale import shown
+from qat.testing.contract import SEED, changed, odd_batches, run_checks, same, sample, state
 
 # What the package asks of a quantizer beyond its forward, and what does without.
 PARTS = {
@@ -30,7 +31,21 @@ def check_quantizer(
 
     A quantizer returns a tensor of the shape, dtype and memory format of its input. Its state is float32 (and
     counters), in parameters and buffers that have their final shape from construction. It changes in training
-    mode only, once in each forward. If it is a `Quantizer`, its values are `(codes - zero_point) * scale`.
+    mode only, in place and once in each forward; while it is frozen nothing moves. Under autocast it gives
+    the same values. If it is a `Quantizer`, its values are `(codes - zero_point) * scale`, with int32 codes
+    on its grid and scales > 0.
+
+    Example, a file `my_parts.py`:
+
+        from qat.quantizers import IntGrid, ObservedScale, Quantizer
+        from qat.testing import check_quantizer
+
+        class Bounded(Quantizer):  # clips its input at 2 before it observes and quantizes it
+            def observe(self, x, relu=False):
+                super().observe(x.clamp(-2, 2), relu)
+
+        verdict = check_quantizer(Bounded(IntGrid(4), ObservedScale(7, "ema")))
+        print(verdict)
 
     Args:
         quantizer: as constructed; it is not changed.
@@ -40,6 +55,8 @@ def check_quantizer(
     Returns:
         What was found, in one line for each check; `ok` is true if nothing failed.
     """
+    if not isinstance(quantizer, nn.Module):
+        raise ValueError(f"quantizer must be a module, got {shown(quantizer)}; construct it first")
     if x is None:
         x = sample(getattr(getattr(quantizer, "grid", None), "low", -1) < 0)
     checks = {
@@ -48,6 +65,7 @@ def check_quantizer(
         "dtypes": _dtypes,
         "state": _state,
         "state_dict": _state_dict,
+        "freezing": _freezing,
         "gradients": _gradients,
         "odd batches": _odd_batches,
         "checkpointed": _checkpointed,
@@ -58,7 +76,7 @@ def check_quantizer(
         if not hasattr(quantizer, part):
             found.append(Finding(part, "note", f"it has no `{part}`: {lost}"))
     if not any(finding.status == "failed" for finding in found) and not _is_packed(quantizer, x):
-        why = "packing knows the built-in roundings and the forward of `Quantizer` alone"
+        why = "packed_activations does not know that they lie on a grid"
         found.append(Finding("packed", "note", f"its values stay floats: {why}"))
     if gradient is not None:
         evaluated = _fresh(quantizer).eval()
@@ -103,6 +121,10 @@ def _values(quantizer: nn.Module, x: Tensor) -> Iterator[str]:
     if codes.dtype != torch.int32 or codes.min() < grid.low or codes.max() > grid.high:
         got = f"{codes.dtype} in {codes.min()}..{codes.max()}"
         yield f"codes must be int32 in {grid.low}..{grid.high}; got {got}"
+    elif ((codes - grid.low) % grid.step != 0).any():
+        yield f"codes must be {grid.low}, {grid.low + grid.step}, ..., {grid.high}; others occur"
+    if not (scale > 0).all():
+        yield f"the scale must be > 0; got {scale.min().item():g}"
     if not same(y, (codes - (0 if zero_point is None else zero_point)) * scale):
         yield "the values are not (codes - zero_point) * scale"
 
@@ -120,6 +142,37 @@ def _dtypes(quantizer: nn.Module, x: Tensor) -> Iterator[str]:
         if kinds := {t.dtype for t in state(one).values() if t.is_floating_point()} - {torch.float32}:
             yield f"its state becomes {kinds.pop()} in a model of {dtype}; it must stay torch.float32"
 
+    one = _observed(quantizer, x)
+    plain = one(x)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        if not same(one(x), plain):
+            yield "under autocast it gives another dtype or other values: compute in the dtype of x"
+    with torch.no_grad():
+        if not same(one(x), plain):
+            yield "under torch.no_grad() it gives other values"
+
+
+def _freezing(quantizer: nn.Module, x: Tensor) -> Iterator[str]:
+    one = _observed(quantizer, x).train()
+    if not hasattr(one, "freeze"):
+        return
+    moving = copy.deepcopy(one)
+    torch.manual_seed(SEED)
+    moving(3 * x)
+    one.freeze()
+    before = state(one)
+    leaf = (3 * x).requires_grad_()
+    one(leaf).sum().backward()
+    if moved := changed(before, state(one)):
+        yield f"{', '.join(moved)}: moves while it is frozen"
+    if learned := [name for name, p in one.named_parameters() if p.grad is not None]:
+        yield f"{', '.join(learned)}: gets a gradient while it is frozen"
+    one.unfreeze()
+    torch.manual_seed(SEED)
+    one(3 * x)
+    if moved := changed(state(moving), state(one)):
+        yield f"{', '.join(moved)}: does not move again after unfreeze"
+
 
 def _state(quantizer: nn.Module, x: Tensor) -> Iterator[str]:
     one = _observed(quantizer, x)
@@ -127,6 +180,11 @@ def _state(quantizer: nn.Module, x: Tensor) -> Iterator[str]:
     one(2 * x)
     if moved := changed(before, state(one)):
         yield f"{', '.join(moved)}: moved in eval mode"
+    training = _fresh(quantizer)
+    storages = {name: t.data_ptr() for name, t in training.named_buffers()}
+    training(x)
+    if moved := [name for name, t in training.named_buffers() if t.data_ptr() != storages.get(name)]:
+        yield f"{', '.join(moved)}: replaced by a training forward; change it in place"
     if hasattr(one, "codes"):
         before = state(one.train())
         one.codes(2 * x)
@@ -170,12 +228,7 @@ def _gradients(quantizer: nn.Module, x: Tensor) -> Iterator[str]:
 
 
 def _odd_batches(quantizer: nn.Module, x: Tensor) -> Iterator[str]:
-    for name, batch in {
-        "an empty batch": x[:, :0],
-        "a batch of zeros": torch.zeros_like(x),
-        "a batch with NaN": torch.where(torch.arange(x.numel()).reshape(x.shape) == 0, torch.nan, x),
-        "a batch with an infinity": torch.where(torch.arange(x.numel()).reshape(x.shape) == 0, torch.inf, x),
-    }.items():
+    for name, batch in odd_batches(x).items():
         one = _fresh(quantizer)
         y = one(batch)
         if y.shape != batch.shape:

@@ -1,5 +1,6 @@
 """Every function of the package that has a gradient: its formulas, and how it is checked."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +20,7 @@ from qat.quantizers import DorefaScale, IntGrid, LearnedScale, ObservedScale, Pa
 X = torch.linspace(-2.3, 2.4, 12, dtype=torch.float64).reshape(4, 3)
 Y = X.flip(0) / 3 - 0.2
 BOUNDS = (torch.tensor(-1.25, dtype=torch.float64), torch.tensor(0.75, dtype=torch.float64))
-FORMULAS = yaml.safe_load((Path(__file__).parent / "gradient_formulas.yaml").read_text(encoding="utf-8"))
+FORMULA = re.compile(r"Forward: `([^`]+)`.*?Gradient[^:`]*: `([^`]+)`", re.DOTALL)
 
 
 class GradientRow(NamedTuple):
@@ -75,6 +76,7 @@ ROWS: dict[str, GradientRow] = {
     "round_stochastic": GradientRow(gradients.round_stochastic, lambda g, x: g),
     "sign_ste": GradientRow(gradients.sign_ste, lambda g, x: g * (x.abs() <= 1)),
     "one_hot_argmax_ste": GradientRow(gradients.one_hot_argmax_ste, lambda g, x: g),
+    "straight_through": GradientRow(lambda x: gradients.straight_through(x, torch.floor), lambda g, x: g),
     "clamp": GradientRow(lambda x: gradients.clamp(x, -1.25, 0.75)),
     "clamp, tensors": GradientRow(gradients.clamp, inputs=(X, *BOUNDS)),
     "stop_gradient": GradientRow(gradients.stop_gradient, lambda g, x: torch.zeros_like(g)),
@@ -98,3 +100,14 @@ ROWS: dict[str, GradientRow] = {
     "cross_entropy": GradientRow(lambda x: cross_entropy(x, torch.tensor([0, 2, 1, 1]), label_smoothing=0.1)),
     "distillation_loss": GradientRow(lambda x: distillation_loss(x, Y, "kl", temperature=2.0)),
 }
+
+
+def _formulas() -> dict[str, list[str]]:
+    """Of each row the forward and the gradient: from the YAML file, or from the function's docstring."""
+    written = yaml.safe_load((Path(__file__).parent / "gradient_formulas.yaml").read_text(encoding="utf-8"))
+    stated = {name: FORMULA.search(getattr(gradients, name, None).__doc__ or "") for name in ROWS}
+    found = {name: [" ".join(formula.split()) for formula in m.groups()] for name, m in stated.items() if m}
+    return {name: (found | written)[name] for name in ROWS if name in found or name in written}
+
+
+FORMULAS = _formulas()

@@ -32,6 +32,7 @@ from qat.gradients import (
     scale_gradient,
     sign_ste,
     stop_gradient,
+    straight_through,
 )
 
 Array = Any
@@ -127,6 +128,7 @@ ROWS = {
     "round_stochastic": Row(lambda x: round_stochastic(x * 4), lambda x: x * 4, lambda g, x: 4 * g),
     "sign_ste": Row(sign_ste, lambda x: np.where(x >= 0, 1.0, -1.0), lambda g, x: g * (abs(x) <= 1)),
     "one_hot_argmax_ste": Row(lambda x: one_hot_argmax_ste(x, dim=1), one_hot, lambda g, x: g, scalars=False),
+    "straight_through": Row(lambda x: straight_through(x, torch.floor), np.floor, lambda g, x: g),
     "clamp": Row(
         lambda x: clamp(x, -1, 1), lambda x: np.clip(x, -1, 1), lambda g, x: g * (abs(x) <= 1), true=True
     ),

@@ -155,6 +155,9 @@ def test_codes_leave_every_mode_as_it_was_also_after_an_error() -> None:
     quantizer.scale.eval()
     quantizer.codes(torch.ones(2, 3))
     assert (quantizer.training, quantizer.scale.training) == (True, False)
-    with pytest.raises(RuntimeError, match="must match the size"):
+    with pytest.raises(ValueError, match="must broadcast against x"):
         quantizer.codes(torch.ones(5, 3, 2))
+    quantizer.rounding = lambda x: x.nothing
+    with pytest.raises(AttributeError, match="nothing"):
+        quantizer.codes(torch.ones(2, 3))
     assert (quantizer.training, quantizer.scale.training) == (True, False)
