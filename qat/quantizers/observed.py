@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from qat.names import unknown_name
-from qat.quantizers.observers import OBSERVERS, ObserverName, update_average
+from qat.quantizers.observers import OBSERVERS, Observer, ObserverName, update_average
 from qat.quantizers.scale import SMALLEST, Scale, above_floor, max_over_ranks, no_batches
 
 
@@ -19,7 +19,7 @@ class ObservedScale(Scale):
 
     Args:
         high, axis: as for `Scale`.
-        observer: a name in `OBSERVERS`; any other raises a ValueError.
+        observer: a name in `OBSERVERS`, any other of which raises a ValueError, or an `Observer`.
         shape: of the scale: `()`, or `(O, 1, 1, 1)` for a convolution's weight.
 
     Buffers: `value`, float32, > 0; `batches`, float32, of the same shape: how many were observed.
@@ -29,12 +29,16 @@ class ObservedScale(Scale):
     batches: Tensor
 
     def __init__(
-        self, high: int, observer: ObserverName, shape: tuple[int, ...] = (), axis: int | None = None
+        self,
+        high: int,
+        observer: ObserverName | Observer,
+        shape: tuple[int, ...] = (),
+        axis: int | None = None,
     ) -> None:
         super().__init__(high, axis)
-        if observer not in OBSERVERS:
+        if not isinstance(observer, Observer) and observer not in tuple(OBSERVERS):
             raise unknown_name("observer", observer, OBSERVERS)
-        self.observer = OBSERVERS[observer]
+        self.observer = observer if isinstance(observer, Observer) else OBSERVERS[observer]
         self.passes_outside = self.observer.passes_outside
         self.is_fusible = not self.passes_outside
         self.is_dynamic = self.observer.averaging_constant is None

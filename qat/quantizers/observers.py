@@ -124,6 +124,7 @@ class Observer:
     subsample: Callable[[Tensor], Tensor]  # x -> fewer elements, of which `measure` (axis None) is the same
     averaging_constant: float | None  # the weight of the newest batch, in (0, 1]
     passes_outside: bool = False  # as in `Scale`
+    name: str = ""  # of the function of a user
 
 
 ObserverName = Literal[
