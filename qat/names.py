@@ -3,9 +3,9 @@
 import inspect
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from contextlib import contextmanager
 from importlib import import_module, invalidate_caches
 from importlib.util import find_spec
 from pathlib import Path
@@ -78,9 +78,9 @@ def stored_name(what: str, part: Any, known: Mapping[str, Any]) -> Any:
         return part if part in known else part.replace(":", ".")
     if not callable(part):
         return part
-    for name, each in known.items():
-        if each is part:
-            return name
+    short = next((name for name, each in known.items() if each is part), None)
+    if short is not None:
+        return short
     owner = getattr(part, "__self__", None)
     place = owner if isinstance(owner, type) else part  # of a classmethod, such as the apply of a Function
     module, name = getattr(place, "__module__", None), getattr(place, "__qualname__", None)

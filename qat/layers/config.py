@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import torch
 from torch import Tensor
@@ -26,8 +26,14 @@ OF_WEIGHTS = ("weight_bits", "weight_scale", "weight_observer", "per_channel")
 OF_ACTIVATIONS = ("activation_bits", "activation_scale", "activation_observer", "asymmetric")
 OF_BOTH = ("rounding", "power_of_two")
 OVERRIDABLE = (*OF_WEIGHTS, *OF_ACTIVATIONS, *OF_BOTH)
-# The parts that may be user-defined. Each is a name, an import path, or the function or class itself.
-PARTS = ("rounding", *(f"{of}_{part}" for of in ("weight", "activation") for part in ("scale", "observer")))
+# The parts that may be user-defined, and the names of those of this package.
+PARTS: dict[str, tuple[str, ...]] = {
+    "rounding": get_args(RoundingName),
+    "weight_scale": get_args(WeightScaleName),
+    "activation_scale": get_args(ActivationScaleName),
+    "weight_observer": get_args(WeightObserverName),
+    "activation_observer": get_args(ActivationObserverName),
+}
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ def scale_class(argument: str, scale: Any, known: Iterable[str], axes: Iterable[
         raise ValueError(f"{rule}; got {one_line(repr(found))}")
 
     def first(x: Tensor, axis: int | None, high: int) -> Tensor:
-        built = found(high, shape=channel_shape(x, axis), axis=axis)
+        built = found(high, shape=channel_shape(x, axis), axis=axis)  # type: ignore[call-arg]
         built.initialize(x)
         built.observe(x)
         scale: Tensor = built(x)

@@ -32,4 +32,3 @@ def check_hyperparameters(
     for rule, holds in rules.items():
         if not holds:
             raise ValueError(rule)
-

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from qat.data import ImageData, data_shape
-from qat.training.ckpt import build_from, load_state, read_ckpt
+from qat.training.ckpt import OF_TRAINING, build_from, load_state, read_ckpt
 from qat.training.classifier import Classifier
 from qat.training.named_parts import check_named_parts
 from qat.yaml_file import read_yaml
@@ -58,13 +58,13 @@ def load_run(
         raise ValueError(f"data must be named with --data, for {folder} holds no config.yaml or result.json")
     data_root = data_root or known.get("data_root")
     if settings is None:
-        check_named_parts(content, ckpt)
+        check_named_parts(content, ckpt, OF_TRAINING)
         settings = content["hyper_parameters"]
     else:
         shape, classes = data_shape(data, data_root)  # type: ignore[arg-type]
         settings = settings | {"input_shape": list(shape), "classes": classes}
-    # A finished network needs neither its teacher nor its start, and computes the same without checkpointing.
-    settings = settings | {"teacher": None, "start": None, "checkpoint": []}
+    # A finished network computes the same without checkpointing.
+    settings = settings | OF_TRAINING | {"checkpoint": []}
     classifier = build_from(content, f"{argument} {ckpt}", Classifier, settings)
     load_state(content, ckpt, classifier, argument)
     return TrainedRun(classifier.eval(), ckpt, data, data_root)
