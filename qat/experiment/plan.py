@@ -89,7 +89,8 @@ def plan(comparison: Comparison, versions: Mapping[str, str]) -> list[TrainingRu
     Runs of one setup that are the same, such as float at several bits, are there once.
 
     Raises:
-        ValueError: a user-defined part cannot be imported, two setups mean the same run, or the two of a pair have no run at the same swept values.
+        ValueError: a user-defined part cannot be imported, two setups mean the same run, or the two of a pair
+            have no run at the same swept values.
     """
     runs: dict[str, TrainingRun] = {}
     owners: dict[str, str] = {}

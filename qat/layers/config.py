@@ -55,11 +55,11 @@ class Quantization:
             user-defined.
         weight_scale: how the scale of a weight is found: `observed` from the current weight, `learned` by
             gradient descent (LSQ), `dorefa`, which first transforms the weight by tanh, or user-defined. With
-            its initial value, a learned 8-bit scale uses only about 49 of 255 codes: set 8-bit layers to `observed`
-            under `layers`.
+            its initial value, a learned 8-bit scale uses only about 49 of 255 codes: set 8-bit layers to
+            `observed` under `layers`.
         activation_scale: how the scale of an activation is found: `observed`, a moving average; `learned`
-            (LSQ); `pact`, a learned upper limit; or user-defined. PACT needs an unsigned activation: if an activation may
-            be negative (the network's input with `input_signed`, a linear bottleneck, after SiLU), the scale
+            (LSQ); `pact`, a learned upper limit; or user-defined. PACT needs an unsigned activation: if
+            an activation may be negative (the network's input with `input_signed`, a linear bottleneck, after SiLU), the scale
             is `learned` instead.
         weight_observer: the statistic of an observed scale: `max`, `percentile` (99.9), `mse`, the least
             squared error, or user-defined. If the scale is not observed, it must be `max`.
@@ -82,8 +82,8 @@ class Quantization:
 
     Raises:
         ValueError: bits that are not one of these integers, a flag that is not true or false, a rounding,
-            scale or observer that is unknown or breaks its contract, an observer that the scale does not use, an unknown key or a wrong
-            value under `layers`.
+            scale or observer that is unknown or breaks its contract, an observer that the scale does not use,
+            an unknown key or a wrong value under `layers`.
     """
 
     weight_bits: int = 4

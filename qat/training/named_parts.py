@@ -97,7 +97,10 @@ def check_named_parts(ckpt: Mapping[str, Any], path: str | Path, given: Iterable
         try:
             imported(what, name, loads=False)
         except ValueError as error:
-            module = name.replace(":", ".").rpartition(".")[0]
+            names = name.replace(":", ".").split(".")[:-1]
+            while len(names) > 1 and names[-1][:1].isupper():  # a class
+                names.pop()
+            module = ".".join(names)
             remedy = f"import {module} first (on the command line: --modules {module}), or give this argument"
             raise ValueError(f"{path}: a .ckpt file imports nothing: {error}; {remedy}") from None
 
