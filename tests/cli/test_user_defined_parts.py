@@ -65,6 +65,10 @@ PARTS = {
 }
 
 
+QUICK = ("quantization.rounding", "name")  # the others take seconds each
+EACH = [pytest.param(option, marks=() if option in QUICK else pytest.mark.slow) for option in PARTS]
+
+
 @pytest.fixture(autouse=True)
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A module in the current folder, which each test imports anew."""
@@ -91,7 +95,7 @@ def stored(hparams: Any, option: str) -> str:
     return str(hparams)
 
 
-@pytest.mark.parametrize("option", PARTS)
+@pytest.mark.parametrize("option", EACH)
 def test_a_run_with_a_user_defined_part(option: str, module: str, images: Path) -> None:
     one, other = f"{module}.{PARTS[option]}", f"{module}:{PARTS[option]}"
     options = train_options(images)
@@ -120,7 +124,7 @@ def test_a_run_with_a_user_defined_part(option: str, module: str, images: Path) 
     export(["last.ckpt", "--sizes", "true", *named, *data])
 
 
-@pytest.mark.parametrize("option", PARTS)
+@pytest.mark.parametrize("option", EACH)
 def test_a_comparison_with_a_user_defined_part(
     option: str, module: str, images: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
