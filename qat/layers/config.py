@@ -58,9 +58,9 @@ class Quantization:
             its initial value, a learned 8-bit scale uses only about 49 of 255 codes: set 8-bit layers to
             `observed` under `layers`.
         activation_scale: how the scale of an activation is found: `observed`, a moving average; `learned`
-            (LSQ); `pact`, a learned upper limit; or user-defined. PACT needs an unsigned activation: if
-            an activation may be negative (the network's input with `input_signed`, a linear bottleneck, after SiLU), the scale
-            is `learned` instead.
+            (LSQ); `pact`, a learned upper limit; or user-defined. PACT needs an unsigned activation: if an
+            activation may be negative (the network's input with `input_signed`, a linear bottleneck, after
+            SiLU), the scale is `learned` instead.
         weight_observer: the statistic of an observed scale: `max`, `percentile` (99.9), `mse`, the least
             squared error, or user-defined. If the scale is not observed, it must be `max`.
         activation_observer: the same for activations, as a moving average over batches: `ema` (of the largest

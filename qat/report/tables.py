@@ -82,7 +82,7 @@ def health_cells(one: Group, layer: str) -> list[str]:
 
 
 def losses(groups: Groups) -> str:
-    """The training losses of the runs, such as `huber with delta 0.25`; with their setups if there are several."""
+    """The training losses, such as `huber with delta 0.25`; with their setups if there are several."""
     found: dict[str, dict[str, None]] = {}
     for run in groups.results.runs:
         model = run.settings.get("model") or {}

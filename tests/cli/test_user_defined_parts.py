@@ -209,7 +209,7 @@ def test_what_no_file_could_name_is_refused(module: str) -> None:
     for rounding in (local, lambda x: x.round(), partial(torch.round, decimals=0)):
         quantization = Quantization(rounding=rounding)
         with pytest.raises(
-            ValueError, match="rounding must be found by name in a module, .*; import it from"
+            ValueError, match=r"rounding must be found by name in a module, .*; import it from"
         ):
             Classifier(quantization=quantization)
         with pytest.raises(ValueError, match="rounding must be found by name in a module"):
