@@ -35,9 +35,9 @@ class Wide(Scale):
         axes = [a for a in range(x.dim()) if a != self.axis]
         return 1.5 * x.abs().amax(axes, keepdim=self.axis is not None) / self.high
 
-def four_sigma(x, axis, high):
+def two_sigma(x, axis, high):
     axes = [a for a in range(x.dim()) if a != axis]
-    return 4 * x.square().mean(axes, keepdim=axis is not None).sqrt()
+    return 2 * x.square().mean(axes, keepdim=axis is not None).sqrt()
 
 class Net(nn.Sequential):
     def __init__(self, input_shape, classes):
@@ -57,8 +57,8 @@ PARTS = {
     "quantization.rounding": "gentle",
     "quantization.weight_scale": "Wide",
     "quantization.activation_scale": "Wide",
-    "quantization.activation_observer": "four_sigma",
-    "quantization.weight_observer": "four_sigma",
+    "quantization.activation_observer": "two_sigma",
+    "quantization.weight_observer": "two_sigma",
     "name": "Net",
     "loss": "smoothed",
     "teacher": "Net",
