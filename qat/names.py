@@ -2,11 +2,13 @@
 
 import inspect
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from importlib import import_module
+from importlib import import_module, invalidate_caches
 from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -63,10 +65,42 @@ def is_import_path(name: str) -> bool:
     return "." in name or ":" in name
 
 
+def stored_name(what: str, part: Any, known: Mapping[str, Any]) -> Any:
+    """The text by which a file names a part: its name among the `known` ones, or its import path with dots.
+
+    What is no text, function or class is returned as it is.
+
+    Raises:
+        ValueError: a function or class that no import path finds again, in another process: a lambda, a
+            partial, a local function, or one of the script that runs; the message calls it `what`.
+    """
+    if isinstance(part, str):
+        return part if part in known else part.replace(":", ".")
+    if not callable(part):
+        return part
+    short = next((name for name, each in known.items() if each is part), None)
+    if short is not None:
+        return short
+    owner = getattr(part, "__self__", None)
+    place = owner if isinstance(owner, type) else part  # of a classmethod, such as the apply of a Function
+    module, name = getattr(place, "__module__", None), getattr(place, "__qualname__", None)
+    path = f"{module}.{name}" if place is part else f"{module}.{name}.{part.__name__}"
+    try:
+        is_found = module != "__main__" and imported(what, path, loads=False) == part
+    except ValueError:
+        is_found = False
+    if not is_found:
+        rule = f"{what} must be found by name in a module, or no file could name it; got {one_line(part)}"
+        remedy = "import it from a module of its own, or give an import path such as my_module.my_name"
+        raise ValueError(f"{rule}{' of the script that runs' if module == '__main__' else ''}; {remedy}")
+    return path
+
+
 def imported(what: str, path: str, loads: bool = True) -> Any:
     """What an import path names: `module.name`, `module:name` or `module.Class.name`.
 
-    Modules that are not loaded yet are imported, which runs their code, or refused where `loads` is False.
+    Modules are looked for in the current folder too. One that is not loaded yet is imported, which runs its
+    code, or refused where `loads` is False.
     Python's own library is refused, also where a module has imported from it: it holds no network and no
     rounding, but functions that run programs.
 
@@ -110,13 +144,33 @@ def import_module_of(what: str, path: str, name: str | None = None) -> ModuleTyp
     """Import the module `name` of an import path, by default the whole path; raises ValueError as above."""
     name = path if name is None else name
     try:
-        return import_module(name)
+        with _here_too():
+            return import_module(name)
     except (Exception, SystemExit) as error:  # the module runs the user's code
         if isinstance(error, ModuleNotFoundError) and error.name == name:
-            missing = f"there is no module {name} here or among the packages"
+            here = Path.cwd()
+            close = get_close_matches(name, [file.stem for file in here.glob("*.py")], n=1)
+            nearest = f", nearest: {close[0]}" if close else ""
+            missing = f"there is no module {name} here or among the packages; here is {here}{nearest}"
             raise ValueError(f"{what} {path!r}: {missing}") from None
         why = f"{type(error).__name__}: {error}"
         raise ValueError(f"{what} {path!r}: module {name} cannot be imported: {why}") from error
+
+
+@contextmanager
+def _here_too() -> Iterator[None]:
+    """Inside it, modules of the current folder are found, after those of the packages."""
+    here = str(Path.cwd())
+    invalidate_caches()  # a file may have been written just now
+    if here in sys.path:
+        yield
+        return
+    sys.path.append(here)
+    try:
+        yield
+    finally:
+        if here in sys.path:
+            sys.path.remove(here)
 
 
 def one_line(message: object) -> str:

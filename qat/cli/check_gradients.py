@@ -19,7 +19,7 @@ from qat.names import imported
 from qat.tour.gradient_rows import FORMULAS, ROWS
 
 WIDE = 130  # columns that the table needs to show the formulas of the forward too
-FUNCTION_HELP = "autograd Function or callable, as in my_module:MyFunction; by default all functions of qat."
+FUNCTION_HELP = "autograd Function or callable, as in my_module.MyFunction; by default all functions of qat."
 SHAPE_HELP = "Shape of an input, as in 4,3 or (); repeat it for each input. By default 4,3."
 
 
@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     with errors_in_one_line((ValueError,)):
         if target is None:
             if given:
-                raise ValueError(f"{given[0]} needs a function to check, as in my_module:MyFunction")
+                raise ValueError(f"{given[0]} needs a function to check, as in my_module.MyFunction")
             verdicts = [row.check(name) for name, row in ROWS.items()]
             print_table(Console(), verdicts)
         else:
@@ -77,7 +77,7 @@ def check_function(
         high: Upper bound of the inputs.
         seed: Seed of the random inputs.
         surrogate: Expected gradient, if it is not the derivative: a function (g, *inputs) that returns one
-            gradient for each input, as in my_module:my_gradient.
+            gradient for each input, as in my_module.my_gradient.
     """
     if not low < high:
         raise ValueError(f"low must be < high, got {low} and {high}")
@@ -88,7 +88,7 @@ def check_function(
 
 
 def load(target: str) -> Callable[..., Any]:
-    """The function at `module:name` or `module.name`."""
+    """The function at `module.name` or `module:name`."""
     function: Callable[..., Any] = imported("function", target)
     if not callable(function):
         raise ValueError(f"{target} must be a Function class or a callable, got {type(function).__name__}")

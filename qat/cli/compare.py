@@ -1,5 +1,6 @@
 """The command line of a comparison."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,12 +15,13 @@ from qat.cli.run_folder import check_writable
 from qat.data import DataName
 from qat.experiment import Comparison, RunsFailedError, compare, load_results, read_comparison
 from qat.experiment.comparison import LIBRARY, MAIN, check_list
+from qat.experiment.options import defaults
 from qat.experiment.plan import BOTH_BITS
 from qat.layers.config import CONFIGURABLE_WIDTHS
 from qat.models import MODELS
 from qat.quantizers.grid import check_bits
 from qat.report import comparison_table, write_report
-from qat.training.loss import LossName
+from qat.training.loss import LOSSES
 from qat.whole_file import check_folder
 
 REPORT_FILES = ("comparison.yaml", "report.html", "report.md")
@@ -37,11 +39,15 @@ class CompareOptions:
     bits: Annotated[list[int] | None, "Bit-widths of weights and activations; one run for each."] = None
     weight_bits: Annotated[int | None, "Bits of weights, if not --bits.", BOTH_BITS[0]] = None
     activation_bits: Annotated[int | None, "Bits of activations, if not --bits.", BOTH_BITS[1]] = None
+    first_last_bits: Annotated[
+        int | None, "Bits of the first and last layer's weights.", "model.quantization.first_last_bits"
+    ] = None
     epochs: Annotated[int | None, "Number of epochs, at least 1.", "trainer.max_epochs"] = None
     data: Annotated[DataName | None, "The data set.", "data.name"] = None
     data_root: Annotated[str | None, "Data folder; default: $QAT_DATA, or data.", "data.data_root"] = None
     model: Annotated[str | None, f"One of {', '.join(MODELS)}, or an import path.", "model.name"] = None
-    loss: Annotated[LossName | None, "Loss function.", "model.loss"] = None
+    loss: Annotated[str | None, f"One of {', '.join(LOSSES)}, or an import path.", "model.loss"] = None
+    delta: Annotated[float | None, "Delta of the Huber loss, > 0.", "model.delta"] = None
     batch_size: Annotated[int | None, "Images per training step.", "data.batch_size"] = None
     learning_rate: Annotated[float | None, "Peak learning rate.", "model.learning_rate"] = None
     out: Annotated[str, "Folder of runs and report; several comparisons can share it."] = "runs/compare"
@@ -65,7 +71,22 @@ def _parse(argv: Sequence[str] | None) -> CompareOptions:
         items = [get_args(each)[0] for each in get_args(kind) if get_origin(each) is list]
         more = {"type": items[0], "nargs": "+"} if items else {"type": kind}
         parser.add_argument(f"--{name}", default=getattr(CompareOptions, name), help=text, **more)
+    with errors_in_one_line((ValueError,)):
+        _refuse_options_of_files(sys.argv[1:] if argv is None else argv)
     return CompareOptions(**parser.parse_args(argv).as_dict())
+
+
+def _refuse_options_of_files(argv: Sequence[str]) -> None:
+    """Raise ValueError for an option of training that only a YAML file sets; it says under which name."""
+    for argument in argv:
+        given = argument.removeprefix("--").partition("=")[0]
+        if not argument.startswith("--") or given in OPTIONS:
+            continue
+        for ending in dict.fromkeys((given, given.rpartition(".")[2])):
+            for name in (name for name in defaults() if f".{name}".endswith(f".{ending}")):
+                short = next((f"give --{short}" for short, option in SETS.items() if option == name), "")
+                remedy = short or f"set {name} in a YAML file and name that with --config"
+                raise ValueError(f"unknown option {given!r}; {remedy}")
 
 
 def _comparison(options: CompareOptions) -> Comparison:

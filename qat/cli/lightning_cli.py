@@ -21,6 +21,7 @@ from qat.training.classifier import Classifier
 from qat.training.health import Health
 from qat.training.lightning_private import copies_process
 from qat.training.limits import check_batches, check_trainer, refusals_of_trainer, trainer_defaults
+from qat.training.named_parts import PART_OPTIONS, stored_option
 from qat.training.ranks import StopTogether
 from qat.training.saving import Best, Last, WholeCkpts
 
@@ -96,6 +97,8 @@ class TrainCLI(LightningCLI):
             if any(word.partition("=")[0] == f"--{group}" for word in args):
                 raise ValueError(f"{group} is a group: give --{group}.OPTION VALUE, or a file with --config")
         self.config = options = parser.parse_args(args)
+        for name in PART_OPTIONS:
+            options[name] = stored_option(name, options[name])
         check_classes(options)
         check_seed("seed_everything", options.seed_everything)
         check_trainer(vars(options.trainer), options.model.float_epochs)

@@ -22,10 +22,16 @@ NAME = re.compile(r"(?!(con|prn|aux|nul|(com|lpt)\d)(\.|$))\w[\w.+-]{0,63}", re.
 
 @dataclass(frozen=True)
 class Setup:
-    """The options by which one setup differs from the base, by dotted name, and in words what it is."""
+    """The options by which one setup differs from the base, by dotted name, and in words what it is.
+
+    Raises ValueError for an option that does not exist, or a value that does not fit.
+    """
 
     options: dict[str, Any]
     meaning: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "options", plain_values(self.options))
 
 
 @dataclass(frozen=True)
@@ -41,7 +47,8 @@ class Comparison:
         equal: pairs of setups that must agree bit for bit; the first is compared with the second.
 
     Raises:
-        ValueError: a seed is there twice or out of range, or a pair does not hold two of the setups.
+        ValueError: an option does not exist, a value does not fit, a seed is there twice or out of range, or
+            a pair does not hold two of the setups.
     """
 
     base: dict[str, Any]
@@ -51,6 +58,8 @@ class Comparison:
     equal: list[tuple[str, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "base", plain_values(self.base))
+        object.__setattr__(self, "sweep", _sweep(self.sweep))
         for seed in check_list("seeds", self.seeds):
             check_seed("seeds", seed)
         for pair in self.equal:
@@ -76,7 +85,7 @@ class Comparison:
         left = {tuple(name for name in key if name not in names): self.sweep[key] for key in self.sweep}
         sweep = {key: swept for key, swept in left.items() if key}
         if len(values) > 1:
-            return replace(self, sweep=sweep | _sweep({",".join(names): list(values)}))
+            return replace(self, sweep=sweep | {tuple(names): list(values)})
         return replace(self, base=self.base | plain_values(dict.fromkeys(names, values[0])), sweep=sweep)
 
 
@@ -108,10 +117,10 @@ def parse_comparison(content: Any) -> Comparison:
             raise ValueError(f"{key} must be a {KEYS[key].__name__.lower()}, got {value!r}")
     content = {key: value for key, value in content.items() if value is not None}
     check_list("setups", list(content.get("setups", {})))
-    base = plain_values({group: content[group] for group in GROUPS if group in content})
+    base = {group: content[group] for group in GROUPS if group in content}
     setups = {name: _setup(name, options) for name, options in content["setups"].items()}
     equal = [tuple(pair) if isinstance(pair, list) else pair for pair in content.get("equal", [])]
-    return Comparison(base, setups, content.get("seeds", [0]), _sweep(content.get("sweep", {})), equal)
+    return Comparison(base, setups, content.get("seeds", [0]), content.get("sweep", {}), equal)
 
 
 def check_list(what: str, values: Any) -> list[Any]:
@@ -137,15 +146,16 @@ def _setup(name: Any, options: Any) -> Setup:
     if not isinstance(meaning, str):
         raise ValueError(f"setup {name}: meaning must be text, got {meaning!r}")
     try:
-        return Setup(plain_values(options), meaning)
+        return Setup(options, meaning)
     except ValueError as error:
         raise ValueError(f"setup {name}: {error}") from error
 
 
-def _sweep(content: Mapping[str, Any]) -> dict[tuple[str, ...], list[Any]]:
+def _sweep(content: Mapping[Any, Any]) -> dict[tuple[str, ...], list[Any]]:
+    """The swept values by the names that take them together, which may be one text with commas."""
     sweep: dict[tuple[str, ...], list[Any]] = {}
     for key, values in content.items():
-        names = tuple(name.strip() for name in str(key).split(","))
+        names = key if isinstance(key, tuple) else tuple(name.strip() for name in str(key).split(","))
         try:
             check_list("options", [*(name for other in sweep for name in other), *names])
             if "" in names:
@@ -154,5 +164,5 @@ def _sweep(content: Mapping[str, Any]) -> dict[tuple[str, ...], list[Any]]:
             plain = [plain_values(dict.fromkeys(names, value)) for value in check_list("values", values)]
             sweep[names] = check_list("values", [value[names[0]] for value in plain])
         except ValueError as error:
-            raise ValueError(f"sweep of {key}: {error}") from error
+            raise ValueError(f"sweep of {', '.join(names)}: {error}") from error
     return sweep

@@ -60,7 +60,7 @@ def train_in_processes(runs: list[TrainingRun], out: Path, display: Display, job
             while waiting and len(going) < jobs:
                 run = waiting.pop()
                 receiver, sender = context.Pipe(duplex=False)
-                arguments = (run, out, torch.get_num_threads(), sender)
+                arguments = (run, out, Path.cwd(), torch.get_num_threads(), sender)
                 process = context.Process(target=_work, args=arguments, daemon=True)
                 process.start()
                 sender.close()  # so that the pipe ends when the process does
@@ -96,13 +96,14 @@ def _train_and_tell(run: TrainingRun, out: Path, tell: Callable[[str, Any], None
         tell("end", accuracy)
 
 
-def _work(run: TrainingRun, out: Path, threads: int, sender: Any) -> None:
+def _work(run: TrainingRun, out: Path, here: Path, threads: int, sender: Any) -> None:
     """Train one run in this process; what happens goes through the pipe."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too, which ends this process
     threading.Thread(target=_end_with_parent, args=[parent_process()], daemon=True).start()
     logging.disable(logging.INFO)  # lines of Lightning that would tear the bars
     warnings.simplefilter("ignore")
     torch.set_num_threads(threads)
+    os.chdir(here)  # multiprocessing starts in the folder where Python was started
     _train_and_tell(run, out, lambda *event: sender.send(event))
 
 

@@ -21,6 +21,7 @@ from qat.training.limits import (
     refusals_of_trainer,
     trainer_defaults,
 )
+from qat.training.named_parts import stored_option
 from qat.training.saving import WholeCkpts
 
 CLIPPING = ("gradient_clip_val", "gradient_clip_algorithm")
@@ -53,8 +54,11 @@ def defaults() -> dict[str, Any]:
 def plain_values(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options by nested or dotted names, as checked values by dotted names: the text `1e-3` is 0.001.
 
+    A user-defined part, also one given as a function or class, becomes its import path.
+
     Raises:
-        ValueError: an option does not exist or is given twice, or a value does not fit.
+        ValueError: an option does not exist or is given twice, a value does not fit, or a part has no import
+            path.
     """
     given: dict[str, Any] = {}
     for name, value in by_name(options, defaults()):
@@ -64,7 +68,7 @@ def plain_values(options: Mapping[str, Any]) -> dict[str, Any]:
         if name not in defaults() and name.removeprefix("trainer.") in OF_TRAINER:
             free = ", ".join(TRAINER_OPTIONS)
             raise ValueError(f"{name} is set by the comparison itself; the options of trainer are {free}")
-        given[name] = value
+        given[name] = stored_option(name, value)
     try:
         full = resolve(given)
     except ArgumentError as error:

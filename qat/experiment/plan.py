@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from itertools import product
 from operator import getitem
@@ -16,6 +16,7 @@ from qat.experiment.comparison import Comparison
 from qat.experiment.options import resolve
 from qat.experiment.results import read_result
 from qat.training.ckpt import find_damage
+from qat.training.named_parts import source_digests
 
 BOTH_BITS = ("model.quantization.weight_bits", "model.quantization.activation_bits")
 FILES = ("final.ckpt", "step_losses.json", "result.json")  # of a finished run, in the order of writing
@@ -30,6 +31,7 @@ class TrainingRun:
     sweep: dict[str, Any]  # the values that it takes from the sweep, by the key of the YAML
     options: dict[str, Any]  # all of them, in the groups `model`, `data` and `trainer`
     versions: dict[str, str]  # see `qat.training.result.versions`
+    sources: dict[str, str] = field(default_factory=dict)  # digests of the user-defined modules' sources
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -42,8 +44,12 @@ class TrainingRun:
 
     @property
     def folder(self) -> str:
-        """The name of its folder: `<setup>-seed<k>-<8 hexadecimal digits of its identity>`."""
-        identity = self.identity
+        """The name of its folder: `<setup>-seed<k>-<8 hexadecimal digits>`, swept or not.
+
+        The digits are a hash of its identity and of the files that it reads: teacher, start, and the modules
+        of user-defined parts.
+        """
+        identity = self.identity | ({"sources": self.sources} if self.sources else {})
         for name in ("teacher", "start"):  # another file under the same name makes another run
             path = self.options["model"][name]
             if path is not None and Path(path).is_file():
@@ -83,7 +89,8 @@ def plan(comparison: Comparison, versions: Mapping[str, str]) -> list[TrainingRu
     Runs of one setup that are the same, such as float at several bits, are there once.
 
     Raises:
-        ValueError: two setups mean the same run, or the two of a pair have no run at the same swept values.
+        ValueError: a user-defined part cannot be imported, two setups mean the same run, or the two of a pair
+            have no run at the same swept values.
     """
     runs: dict[str, TrainingRun] = {}
     owners: dict[str, str] = {}
@@ -95,7 +102,12 @@ def plan(comparison: Comparison, versions: Mapping[str, str]) -> list[TrainingRu
             options |= dict.fromkeys(free, value)
             if free:
                 sweep[", ".join(key)] = value
-        run = TrainingRun(name, seed, sweep, resolve(options | setup.options), dict(versions))
+        full = resolve(options | setup.options)
+        try:
+            sources = source_digests(full["model"])
+        except ValueError as error:
+            raise ValueError(f"setup {name}: {error}") from error
+        run = TrainingRun(name, seed, sweep, full, dict(versions), sources)
         runs.setdefault(run.folder, run)
         owner = owners.setdefault(json.dumps(run.identity, sort_keys=True), name)
         if owner != name:

@@ -14,6 +14,7 @@ from qat.layers import summary
 from qat.memory import saved_bytes
 from qat.quantizers import Quantizer
 from qat.training.health import Health
+from qat.training.named_parts import source_digests
 from qat.training.result import SCHEMA, Recorder, digests
 from qat.whole_file import write_json
 
@@ -25,10 +26,15 @@ def train(run: TrainingRun, folder: Path, advance: Callable[[float], None]) -> f
 
     Raises:
         FloatingPointError: the loss is not finite.
-        ValueError, OSError: a file or the data cannot be read or written.
+        ValueError, OSError: a file or the data cannot be read or written, or the module of a user-defined
+            part is not as it was when the comparison was planned.
         KeyboardInterrupt: stopped with Ctrl-C.
     """
     seed_everything(run.seed, verbose=False)
+    for module, digest in source_digests(run.options["model"]).items():
+        if run.sources.get(module) != digest:
+            rule = f"module {module} must be the same in all processes and until the comparison ends"
+            raise ValueError(f"{rule}, but its file differs here; start the comparison again")
     classifier, data = build(run.options, run.seed)
     # The report says how the layers fare; under the true gradient there would be a warning for each of them.
     recorder, health = Recorder(), Health(warns=False)

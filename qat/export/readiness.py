@@ -51,7 +51,7 @@ def _obstacle(quantizer: Quantizer, is_activation: bool) -> str:
         return "its quantizer is off, the model is in a float phase; export it after a quantized epoch"
     if not rounds_half_to_even(quantizer.rounding):
         return "runtimes round half to even, but its rounding does not; train it with another rounding"
-    if is_activation and not scale.batches:
+    if is_activation and not getattr(scale, "batches", True):  # a user-defined scale may count none
         return (
             "the model was never calibrated, its scales saw no batch; train it, load a trained state, or run "
             "it on a batch in training mode"

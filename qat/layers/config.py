@@ -1,16 +1,23 @@
 """The configuration of a quantized model, which is also the YAML block."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_type_hints
 
 import torch
 from torch import Tensor
 
 from qat.gradients import ROUNDINGS, Rounding, RoundingName
 from qat.layers.private_random import PrivateRandom
-from qat.names import imported, is_import_path, match_names, unknown_name
-from qat.quantizers import ActivationObserverName, ActivationScaleName, WeightObserverName, WeightScaleName
+from qat.names import imported, is_import_path, match_names, one_line, stored_name, unknown_name
+from qat.quantizers import (
+    ActivationObserverName,
+    ActivationScaleName,
+    Scale,
+    WeightObserverName,
+    WeightScaleName,
+)
+from qat.quantizers.build import user_defined
 from qat.quantizers.grid import WIDTHS, check_bits
 
 FLOAT = 32
@@ -19,31 +26,45 @@ OF_WEIGHTS = ("weight_bits", "weight_scale", "weight_observer", "per_channel")
 OF_ACTIVATIONS = ("activation_bits", "activation_scale", "activation_observer", "asymmetric")
 OF_BOTH = ("rounding", "power_of_two")
 OVERRIDABLE = (*OF_WEIGHTS, *OF_ACTIVATIONS, *OF_BOTH)
+# The parts that may be user-defined, and the names of those of this package.
+PARTS: dict[str, tuple[str, ...]] = {
+    "rounding": get_args(RoundingName),
+    "weight_scale": get_args(WeightScaleName),
+    "activation_scale": get_args(ActivationScaleName),
+    "weight_observer": get_args(WeightObserverName),
+    "activation_observer": get_args(ActivationObserverName),
+}
 
 
 @dataclass(frozen=True)
 class Quantization:
     """Bit-widths, scales and gradients of a quantized model.
 
+    Roundings, scales and observers may be user-defined: an import path such as `my_module.my_rounding`, or in
+    Python the function or class itself. A rounding is a function that returns a tensor for a tensor. A scale
+    is a subclass of `qat.quantizers.Scale` that is built as `MyScale(high, shape=(), axis=None)`. An observer
+    is a function `(x, axis, high) -> magnitude of the highest code`, as in `qat.quantizers.observers`; that
+    of a weight is measured on the current weight, that of an activation is averaged over batches.
+
     Args:
         weight_bits: bits of weights; 1 to 8, 16, or 32 for float.
         activation_bits: bits of the inputs of convolution and linear layers; the same values are possible.
         first_last_bits: bits of the weights of the first and the last layer.
         input_bits: bits of the network's input.
-        rounding: `zero` (the true gradient), `ste` (straight-through), `ewgs`, `soft`, `stochastic`, or a
-            user-defined function: itself, or its import path `my_module.my_rounding`.
+        rounding: `zero` (the true gradient), `ste` (straight-through), `ewgs`, `soft`, `stochastic`, or
+            user-defined.
         weight_scale: how the scale of a weight is found: `observed` from the current weight, `learned` by
-            gradient descent (LSQ), or `dorefa`, which first transforms the weight by tanh. With its initial
-            value, a learned 8-bit scale uses only about 49 of 255 codes: set 8-bit layers to `observed`
-            under `layers`.
+            gradient descent (LSQ), `dorefa`, which first transforms the weight by tanh, or user-defined. With
+            its initial value, a learned 8-bit scale uses only about 49 of 255 codes: set 8-bit layers to
+            `observed` under `layers`.
         activation_scale: how the scale of an activation is found: `observed`, a moving average; `learned`
-            (LSQ); or `pact`, a learned upper limit. PACT needs an unsigned activation: if an activation may
-            be negative (the network's input with `input_signed`, a linear bottleneck, after SiLU), the scale
-            is `learned` instead.
-        weight_observer: the statistic of an observed scale: `max`, `percentile` (99.9), or `mse`, the least
-            squared error. If the scale is not observed, it must be `max`.
+            (LSQ); `pact`, a learned upper limit; or user-defined. PACT needs an unsigned activation: if an
+            activation may be negative (the network's input with `input_signed`, a linear bottleneck, after
+            SiLU), the scale is `learned` instead.
+        weight_observer: the statistic of an observed scale: `max`, `percentile` (99.9), `mse`, the least
+            squared error, or user-defined. If the scale is not observed, it must be `max`.
         activation_observer: the same for activations, as a moving average over batches: `ema` (of the largest
-            magnitude), `percentile` or `mse`. If the scale is not observed, it must be `ema`.
+            magnitude), `percentile`, `mse` or user-defined. If the scale is not observed, it must be `ema`.
         power_of_two: whether all scales are powers of two.
         asymmetric: whether activations that may be negative use an unsigned grid with a zero point. This
             needs `activation_scale: observed` and `activation_observer: ema`.
@@ -61,21 +82,21 @@ class Quantization:
             observers. The first glob that matches a layer is used, so put more specific globs first.
 
     Raises:
-        ValueError: bits that are not one of these integers, a flag that is not true or false, an unknown
-            rounding, scale or observer, an observer that the scale does not use, an unknown key or a wrong
-            value under `layers`.
+        ValueError: bits that are not one of these integers, a flag that is not true or false, a rounding,
+            scale or observer that is unknown or breaks its contract, an observer that the scale does not use,
+            an unknown key or a wrong value under `layers`.
     """
 
     weight_bits: int = 4
     activation_bits: int = 4
     first_last_bits: int = 8
     input_bits: int = 8
-    # Not `Rounding`: for a callable, jsonargparse runs whatever a `class_path` in a YAML file names.
+    # Any, not a callable, for which jsonargparse runs whatever a `class_path` in a YAML file names.
     rounding: RoundingName | Any = "ste"
-    weight_scale: WeightScaleName = "observed"
-    activation_scale: ActivationScaleName = "observed"
-    weight_observer: WeightObserverName = "max"
-    activation_observer: ActivationObserverName = "ema"
+    weight_scale: WeightScaleName | Any = "observed"
+    activation_scale: ActivationScaleName | Any = "observed"
+    weight_observer: WeightObserverName | Any = "max"
+    activation_observer: ActivationObserverName | Any = "ema"
     power_of_two: bool = False
     asymmetric: bool = False
     per_channel: bool = True
@@ -95,10 +116,14 @@ class Quantization:
                 raise ValueError(f"deployable must be true, false or onnx; got {value!r}")
             elif kind is bool and not isinstance(value, bool):
                 raise ValueError(f"{name} must be true or false; got {value!r}")
-            elif get_origin(kind) is Literal and value not in get_args(kind):
-                raise unknown_name(name, value, get_args(kind))
+            elif name in PARTS and isinstance(value, str):
+                object.__setattr__(self, name, stored_name(name, value, {}))  # in one spelling
         for kind, default in (("weight", "max"), ("activation", "ema")):
             scale, observer = getattr(self, f"{kind}_scale"), getattr(self, f"{kind}_observer")
+            own, _ = user_defined(kind, scale, observer, "{of}_{part}")
+            if own and self.deployable and not _is_only_a_scale(own):
+                rule = f"{kind}_scale must only scale with deployable, without a transform or a zero point"
+                raise ValueError(f"{rule}; got {own.__name__}")
             if scale != "observed" and observer != default:
                 raise ValueError(
                     f"{kind}_observer must be {default!r} where {kind}_scale is {scale!r}, which uses no "
@@ -168,6 +193,19 @@ class Quantization:
                 resolved.setdefault(name, self._override(pattern, override).expand_preset())
         return resolved
 
+    def plain_parts(self) -> dict[str, Any]:
+        """The arguments with user-defined parts by their import paths, also under `layers`, for a file.
+
+        Raises ValueError for a part that no import path finds again.
+        """
+        plain = asdict(self)
+        for options in (plain, *plain["layers"].values()):
+            for name in PARTS:
+                if name in options:
+                    known = ROUNDINGS if name == "rounding" else {}
+                    options[name] = stored_name(name, options[name], known)
+        return plain
+
     def _override(self, pattern: str, override: Any) -> "Quantization":
         if not isinstance(override, dict):
             rule = f"layers[{pattern!r}] must be a mapping like {{weight_bits: 8}}"
@@ -185,6 +223,10 @@ class Quantization:
             raise ValueError(f"layers[{pattern!r}]: {error}") from None
 
 
+def _is_only_a_scale(scale: type[Scale]) -> bool:
+    return scale.transform is Scale.transform and scale.zero_point is Scale.zero_point
+
+
 def _try_rounding(rounding: Any) -> None:
     """Refuse what is not a function that returns a tensor for a tensor, by a call."""
     if not callable(rounding) or isinstance(rounding, type):
@@ -199,4 +241,4 @@ def _try_rounding(rounding: Any) -> None:
     if not isinstance(y, Tensor) or (y.shape, y.dtype) != (x.shape, x.dtype):
         name = getattr(rounding, "__name__", rounding)
         rule = "rounding must return a tensor for a tensor, of its shape and dtype"
-        raise ValueError(f"{rule}; {name} returned {y!r}")
+        raise ValueError(f"{rule}; {name} returned {one_line(repr(y))}")

@@ -197,4 +197,11 @@ def _scale(quantizer: Any) -> str:
         return "-"
     scale: nn.Module = quantizer.scale
     inner, suffix = (scale.inner, " 2^k") if isinstance(scale, PowerOfTwo) else (scale, "")
-    return type(inner).__name__.removesuffix("Scale").lower() + suffix
+    kind = type(inner)
+    name = kind.__name__.removesuffix("Scale").lower() if _is_built_in(kind) else kind.__name__
+    observer = getattr(getattr(inner, "observer", None), "name", "")  # of a user-defined function
+    return name + (f" by {observer}" if observer else "") + suffix
+
+
+def _is_built_in(kind: type[nn.Module]) -> bool:
+    return kind.__module__.partition(".")[0] == __name__.partition(".")[0]

@@ -1,27 +1,33 @@
 """Quantizers for weights and activations, chosen by names and initialized from a tensor."""
 
-from typing import Any, Literal, get_args
+from collections.abc import Callable
+from typing import Any, Literal, cast, get_args
 
 from torch import Tensor
 
 from qat.gradients import Rounding, round_ste
-from qat.names import unknown_name
 from qat.quantizers.asymmetric import AsymmetricScale
 from qat.quantizers.dorefa import DorefaScale
 from qat.quantizers.grid import IntGrid
 from qat.quantizers.learned import LearnedScale
 from qat.quantizers.observed import ObservedScale
-from qat.quantizers.observers import ObserverName, channel_shape
+from qat.quantizers.observers import AVERAGING_CONSTANT, Observer, ObserverName, channel_shape
 from qat.quantizers.pact import PactScale
 from qat.quantizers.power_of_two import PowerOfTwo
 from qat.quantizers.quantizer import Quantizer
 from qat.quantizers.scale import Scale
+from qat.quantizers.user_defined import observer_of, scale_class
 
 WeightScaleName = Literal["observed", "learned", "dorefa"]
 ActivationScaleName = Literal["observed", "learned", "pact"]
 WeightObserverName = Literal["max", "percentile", "mse"]
 ActivationObserverName = Literal["ema", "percentile", "mse"]
 
+# A name, or a user-defined part: its import path, or the class or function `(x, axis, high) -> magnitude`.
+Chosen = str | Callable[..., Any]
+_SCALES = {"weight": get_args(WeightScaleName), "activation": get_args(ActivationScaleName)}
+_OBSERVERS = {"weight": get_args(WeightObserverName), "activation": get_args(ActivationObserverName)}
+_AXES = {"weight": (None, 0), "activation": (None,)}
 _AVERAGED: dict[str, ObserverName] = {"ema": "ema", "percentile": "percentile_ema", "mse": "mse_ema"}
 
 
@@ -30,8 +36,8 @@ def weight_quantizer(
     bits: int,
     *,
     axis: int | None,
-    scale: WeightScaleName = "observed",
-    observer: WeightObserverName = "max",
+    scale: Chosen = "observed",
+    observer: Chosen = "max",
     power_of_two: bool = False,
     rounding: Rounding = round_ste,
 ) -> Quantizer:
@@ -39,24 +45,31 @@ def weight_quantizer(
 
     Args:
         weight: `(O, I, kH, kW)`, or any shape.
-        bits: 1 to 8, or 16. At one bit every scale that is not `learned` is the mean magnitude.
+        bits: 1 to 8, or 16. At one bit every built-in scale that is not `learned` is the mean magnitude.
         axis: the channel axis that has its own scales; None: one scale for the tensor.
-        scale: `observed` (measured on the current weight), `learned` (LSQ) or `dorefa` (fixed, after a tanh).
-        observer: of an observed scale: `max`, `percentile` (99.9) or `mse` (least squared error).
+        scale: `observed` (measured on the current weight), `learned` (LSQ) or `dorefa` (fixed, after a tanh);
+            or a user-defined one, a subclass of `Scale` or its import path, which is built as
+            `MyScale(high, shape=(), axis=None)`.
+        observer: of an observed scale: `max`, `percentile` (99.9) or `mse` (least squared error); or a
+            user-defined one, a function `(x, axis, high) -> magnitude` or its import path.
         power_of_two: round the scale to a power of two; with `mse`, to the best one.
         rounding: a rounding of `qat.gradients`, or a user-defined one.
 
     Raises:
         ValueError: an argument is none of these, or an observer is given for a scale that is not observed.
     """
-    _check_names("weight", scale, get_args(WeightScaleName), observer, get_args(WeightObserverName))
+    own_scale, own_observer = _resolved("weight", scale, observer)
     dims = weight.dim()
     if axis is not None and not -dims <= axis < dims:
         allowed = f"{-dims} to {dims - 1} for a weight of {dims} dimensions, or None"
         raise ValueError(f"axis must be {allowed}; got {axis}")
     grid, shape = IntGrid(bits), channel_shape(weight, axis)
     chosen: Scale
-    if scale == "learned":
+    if own_scale:
+        chosen = own_scale(grid.high, shape=shape, axis=axis)  # type: ignore[call-arg]
+    elif own_observer:
+        chosen = ObservedScale(grid.high, own_observer, shape, axis)
+    elif scale == "learned":
         chosen = LearnedScale(grid.high, shape, axis, of_weight=True)
     elif bits == 1:
         chosen = ObservedScale(grid.high, "mean", shape, axis)
@@ -64,7 +77,7 @@ def weight_quantizer(
         chosen = DorefaScale(grid.high, shape, axis)
     else:
         best = "mse_power_of_two" if power_of_two and observer == "mse" else observer
-        chosen = ObservedScale(grid.high, best, shape, axis)
+        chosen = ObservedScale(grid.high, cast(ObserverName, best), shape, axis)
     return _initialized(grid, chosen, power_of_two, rounding, weight)
 
 
@@ -73,8 +86,8 @@ def activation_quantizer(
     bits: int,
     *,
     signed: bool,
-    scale: ActivationScaleName = "observed",
-    observer: ActivationObserverName = "ema",
+    scale: Chosen = "observed",
+    observer: Chosen = "ema",
     power_of_two: bool = False,
     asymmetric: bool = False,
     rounding: Rounding = round_ste,
@@ -85,8 +98,10 @@ def activation_quantizer(
         sample: an example of the activation, any shape.
         bits: 1 to 8, or 16.
         signed: whether the activation may be negative.
-        scale: `observed` (a moving average), `learned` (LSQ) or `pact` (a learned clip).
-        observer: the averaged statistic: `ema` (maximum), `percentile` (99.9), `mse` (least squared error).
+        scale: `observed` (a moving average), `learned` (LSQ), `pact` (a learned clip), or a user-defined one
+            as for `weight_quantizer`.
+        observer: the averaged statistic: `ema` (maximum), `percentile` (99.9), `mse` (least squared error),
+            or a user-defined one.
         power_of_two: round the scale to a power of two.
         asymmetric: use an unsigned grid with a zero point, and averages of minimum and maximum.
         rounding: as for `weight_quantizer`.
@@ -95,8 +110,7 @@ def activation_quantizer(
         ValueError: as for `weight_quantizer`; `pact` for a signed activation; `asymmetric` without `observed`
             and `ema`.
     """
-    names = get_args(ActivationScaleName), get_args(ActivationObserverName)
-    _check_names("activation", scale, names[0], observer, names[1])
+    own_scale, own_observer = _resolved("activation", scale, observer)
     if scale == "pact" and signed:
         problem = "scale='pact' clips at 0, but this activation may be negative"
         raise ValueError(f"{problem}; use 'learned' or 'observed'")
@@ -107,24 +121,50 @@ def activation_quantizer(
     chosen: Scale
     if asymmetric:
         chosen = AsymmetricScale(grid.high)
+    elif own_scale:
+        chosen = own_scale(grid.high)
+    elif own_observer:
+        chosen = ObservedScale(grid.high, own_observer)
     elif scale == "pact":
         chosen = PactScale(grid.high)
     elif scale == "learned":
         chosen = LearnedScale(grid.high)
     else:
-        chosen = ObservedScale(grid.high, _AVERAGED[observer])
+        chosen = ObservedScale(grid.high, _AVERAGED[cast(str, observer)])
     return _initialized(grid, chosen, power_of_two, rounding, sample)
 
 
-def _check_names(of: str, scale: str, scales: Any, observer: str, observers: Any) -> None:
-    """Refuse unknown names, and for a scale without an observer any but the first, which is the default."""
-    if scale not in scales:
-        raise unknown_name(f"{of} scale", scale, scales)
-    if observer not in observers:
-        raise unknown_name(f"{of} observer", observer, observers)
-    if scale != "observed" and observer != observers[0]:
-        rule = f"{of} observer must be {observers[0]} with scale={scale!r}"
+def user_defined(
+    of: str, scale: Any, observer: Any, argument: str = "{of} {part}"
+) -> tuple[type[Scale] | None, Observer | None]:
+    """The user-defined scale and observer of weights or activations; None where they are built in.
+
+    Args:
+        of: `weight` or `activation`.
+        scale, observer: as for `weight_quantizer` and `activation_quantizer`.
+        argument: what the messages call them.
+
+    Raises:
+        ValueError: a name is unknown, or a user-defined part breaks its contract.
+    """
+    scales, observers, axes = _SCALES[of], _OBSERVERS[of], _AXES[of]
+    names = {part: argument.format(of=of, part=part) for part in ("scale", "observer")}
+    constant = AVERAGING_CONSTANT if of == "activation" else None
+    return (
+        None if scale in scales else scale_class(names["scale"], scale, scales, axes),
+        None
+        if observer in observers
+        else observer_of(names["observer"], observer, observers, axes, constant),
+    )
+
+
+def _resolved(of: str, scale: Any, observer: Any) -> tuple[type[Scale] | None, Observer | None]:
+    """As `user_defined`; refuses any observer but the default for a scale without an observer."""
+    own, default = user_defined(of, scale, observer), _OBSERVERS[of][0]
+    if scale != "observed" and observer != default:
+        rule = f"{of} observer must be {default} with scale={scale!r}"
         raise ValueError(f"{rule}, got {observer!r}; only an observed scale has an observer")
+    return own
 
 
 def _initialized(grid: IntGrid, scale: Scale, power_of_two: bool, rounding: Rounding, x: Tensor) -> Quantizer:

@@ -135,6 +135,7 @@ class Observer:
     subsample: Callable[[Tensor], Tensor] = all_elements
     averaging_constant: float | None = None  # the weight of the newest batch, in (0, 1]
     passes_outside: bool = False  # as in `Scale`
+    name: str = ""  # of the function of a user
 
     def __post_init__(self) -> None:
         if not callable(self.measure) or isinstance(self.measure, type):

@@ -33,4 +33,5 @@ class SweptOption:
         """A value as the tables write it; a pair of widths is `w3a2`."""
         if isinstance(value, list):
             return "w{}a{}".format(*value) if self.name == "bits" else "/".join(map(str, value))
-        return f"{value:g}" if isinstance(value, float) else str(value).lower()
+        text = f"{value:g}" if isinstance(value, float) else str(value)
+        return text.lower() if isinstance(value, bool | None) else text

@@ -18,7 +18,7 @@ from qat.report import figures
 from qat.report.groups import group
 from qat.report.pairs import pairs
 from qat.report.seed_spread import short
-from qat.report.tables import health_cells, result_table, settings
+from qat.report.tables import health_cells, losses, result_table, settings
 from qat.training.health import LIMITS
 from qat.whole_file import write_whole
 
@@ -53,6 +53,7 @@ def write_report(out: Path) -> Path:
             pairs=pairs(groups),
             result=result_table(groups),
             settings=settings(groups),
+            losses=losses(groups),
             health_cells=health_cells,
             figures=figures,
             limits=LIMITS,

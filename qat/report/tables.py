@@ -48,7 +48,15 @@ def comparison_table(results: Results) -> Table:
     """The table of the results for a terminal; where 80 columns may be too few, titles take several lines."""
     titles, *rows = result_table(group(results))
     is_wide = sum(max(map(len, column)) + 2 for column in zip(titles, *rows, strict=True)) > _TERMINAL
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, pad_edge=False)
+    loss = losses(group(results))
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        show_edge=False,
+        pad_edge=False,
+        caption=f"loss: {loss}" if loss else None,
+        caption_justify="left",
+    )
     for n, title in enumerate(titles):
         broken = title.replace(" / ", "/\n").replace("_", "_\n").replace(" ", "\n", 1) if is_wide else title
         table.add_column(Text(broken), justify="right" if n else "left", no_wrap=True)
@@ -71,6 +79,19 @@ def health_cells(one: Group, layer: str) -> list[str]:
         scale = one.health(layer, name)
         cells.append(f"! {short(scale.low)}" if scale.low <= 0 else str(scale))
     return cells
+
+
+def losses(groups: Groups) -> str:
+    """The training losses, such as `huber with delta 0.25`; with their setups if there are several."""
+    found: dict[str, dict[str, None]] = {}
+    for run in groups.results.runs:
+        model = run.settings.get("model") or {}
+        if loss := model.get("loss"):
+            text = f"{loss} with delta {model.get('delta', 1.0):g}" if loss == "huber" else str(loss)
+            found.setdefault(text, {})[run.setup] = None
+    return "; ".join(
+        text + (f" ({', '.join(setups)})" if len(found) > 1 else "") for text, setups in found.items()
+    )
 
 
 def settings(groups: Groups) -> dict[str, dict[str, str]]:

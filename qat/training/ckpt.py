@@ -19,6 +19,8 @@ Module = TypeVar("Module", bound=LightningModule)
 KEYS = ("state_dict", "epoch", "global_step", "hyper_parameters")
 RESUME_KEYS = ("optimizer_states", "lr_schedulers", "loops")
 RATES = ("learning_rate", "weight_decay", "scale_learning_rate")  # the optimizer's state holds them
+# What a finished network does not need.
+OF_TRAINING: dict[str, Any] = {"teacher": None, "start": None, "loss": "huber", "delta": 1.0}
 # A resumed run has the same.
 KEPT = ("optimizer", *RATES, "float_epochs", "freeze_epoch", "freeze_batchnorm_epoch")
 
@@ -114,8 +116,8 @@ def build_from(ckpt: Mapping[str, Any], what: str, build: type[Module], settings
 def load_teacher(build: type[LightningModule], path: str, student: Mapping[str, Any]) -> LightningModule:
     """The frozen classifier of a .ckpt file, in eval mode; its images and classes must be the student's."""
     ckpt = read_ckpt("teacher", path)
-    check_named_parts(ckpt, path)
-    teacher = build_from(ckpt, f"teacher {path}", build, ckpt["hyper_parameters"] | {"teacher": None})
+    check_named_parts(ckpt, path, OF_TRAINING)
+    teacher = build_from(ckpt, f"teacher {path}", build, ckpt["hyper_parameters"] | OF_TRAINING)
     for key in ("input_shape", "classes"):
         if teacher.hparams[key] != student[key]:
             raise ValueError(

@@ -7,8 +7,8 @@ from importlib.metadata import version
 from typing import Any
 
 import torch
-from lightning import Callback, LightningModule
-from torch import Tensor
+from lightning import Callback
+from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 from torchmetrics.classification import MulticlassAccuracy
 
@@ -19,10 +19,10 @@ from qat.memory import checkpoint_blocks, packed_activations
 from qat.names import check_class_names
 from qat.training.ckpt import load_teacher, read_ckpt
 from qat.training.compiling import CompiledNetwork, prepare_kernels
-from qat.training.hyperparameters import OPTIMIZERS, OptimizerName, check_hyperparameters, plain_types
-from qat.training.loss import LOSSES, LossName, training_loss
-from qat.training.named_parts import check_named_parts
-from qat.training.network import build_network
+from qat.training.hyperparameters import OPTIMIZERS, OptimizerName, check_hyperparameters
+from qat.training.loss import LossName, task_loss, training_loss
+from qat.training.named_parts import check_named_parts, is_ckpt, stored_part
+from qat.training.network import build_network, build_teacher
 from qat.training.nonfinite import has_nonfinite, locate_nonfinite
 from qat.training.phases import Phases
 from qat.training.ranks import any_process, of_all_processes
@@ -37,13 +37,19 @@ class Classifier(ResumableModule):
     The network is built from the global random generator, then quantized, then its blocks are checkpointed:
     float, quantized and checkpointed runs with the same seed start from equal weights.
 
+    The network, the loss, the teacher and parts of the quantization may be user-defined: an import path such
+    as `my_module.MyNet`, or in Python the class or function itself, which must lie in a module, because the
+    .ckpt files name it.
+
     Args:
-        name: the network: lenet, small_cnn, resnet8, resnet20, resnet56, or the import path of a user-defined
-            one that takes `input_shape` and `classes`, such as `my_module.MyNet`.
+        name: the network: lenet, small_cnn, resnet8, resnet20, resnet56, or a user-defined class or function
+            that takes `input_shape` and `classes`.
         options: additional arguments of the network, such as `width` or `dropout`.
         input_shape: `(C, H, W)` of one image.
         classes: number of classes, >= 2.
-        loss: `huber` on one-hot targets, or `cross_entropy`.
+        loss: `huber` on one-hot targets, `cross_entropy`, or a user-defined function `(logits (N, C), labels
+            (N,)) -> scalar`.
+        delta: where the quadratic part of the Huber loss ends, > 0; only for `huber`.
         quantization: bits, gradients and scales.
         checkpoint: glob patterns of module names; these blocks are recomputed in the backward.
         pack: save the outputs of quantizers as packed codes until the backward. This only reduces memory;
@@ -56,8 +62,9 @@ class Classifier(ResumableModule):
             gradient is zero.
         seed: decides every random draw of a training epoch (dropout), together with epoch and process, 0 to
             2^32 - 1.
-        teacher: the .ckpt file of a (float) run for distillation: the network is also trained on the logits
-            of this run. None: no teacher.
+        teacher: the .ckpt file of a (float) run for distillation, or a user-defined class or function that
+            builds a network, as for `name`: the network is also trained on the logits of this one, which is
+            frozen and in eval mode. None: no teacher.
         distillation: how the distance to the teacher's logits is measured, `kl` or `huber`.
         distillation_weight: factor of that distance, which is added to the loss of the task, >= 0.
         start: the .ckpt file of a float run of the same network, which provides the initial weights. It is
@@ -80,11 +87,12 @@ class Classifier(ResumableModule):
 
     def __init__(
         self,
-        name: str = "small_cnn",
+        name: str | Any = "small_cnn",
         options: dict[str, Any] = {},  # noqa: B006 - only read; help and YAML show a plain default
         input_shape: tuple[int, int, int] = (1, 28, 28),
         classes: int = 10,
-        loss: LossName = "huber",
+        loss: LossName | Any = "huber",
+        delta: float = 1.0,
         quantization: Quantization = Quantization(),  # noqa: B008 - frozen
         checkpoint: list[str] = [],  # noqa: B006 - only read
         pack: bool = False,
@@ -93,7 +101,7 @@ class Classifier(ResumableModule):
         learning_rate: float = 0.01,
         weight_decay: float = 0.0,
         seed: int = 0,
-        teacher: str | None = None,
+        teacher: str | Any | None = None,
         distillation: DistillationName = "kl",
         distillation_weight: float = 1.0,
         start: str | None = None,
@@ -103,6 +111,8 @@ class Classifier(ResumableModule):
         freeze_batchnorm_epoch: int | None = None,
     ) -> None:
         super().__init__(seed)
+        parts = {"name": name, "loss": loss, "teacher": teacher}
+        name, loss, teacher = (stored_part(argument, part) for argument, part in parts.items())
         self.save_hyperparameters(ignore=["quantization", "options", "input_shape", "checkpoint"])
         if isinstance(quantization, Mapping):  # from a .ckpt file, which holds plain types only
             quantization = Quantization(**quantization)
@@ -112,12 +122,13 @@ class Classifier(ResumableModule):
             why = "a graph cannot hold packed tensors; choose one"
             raise ValueError(f"pack must be false with compile true: {why}")
         Phases(float_epochs, freeze_epoch, freeze_batchnorm_epoch)  # refuses wrong numbers before the work
-        plain = {"quantization": plain_types(quantization), "options": dict(options)}
+        plain = {"quantization": quantization.plain_parts(), "options": dict(options)}
         self.save_hyperparameters(plain | {"input_shape": list(shape), "checkpoint": list(checkpoint)})
-        self.training_loss = training_loss(loss, distillation, distillation_weight, teacher is not None)
-        self.task_loss = LOSSES[loss]
+        self.task_loss = task_loss(loss, delta)
+        has_teacher = teacher is not None
+        self.training_loss = training_loss(self.task_loss, distillation, distillation_weight, has_teacher)
         # In a tuple, so that it is no part of this module's state.
-        self._teacher: tuple[LightningModule, ...] = ()
+        self._teacher: tuple[nn.Module, ...] = ()
         self._started = start is None
         self.class_names: tuple[str, ...] | None = None
         network = build_network(name, shape, classes, options)
@@ -151,12 +162,17 @@ class Classifier(ResumableModule):
         return packed_activations() if self.hparams["pack"] else nullcontext()
 
     def load_teacher(self) -> None:
-        """Read the .ckpt file of the teacher, once; raises ValueError if it does not fit."""
-        path = self.hparams["teacher"]
-        if path is not None and not self._teacher:
-            teacher = load_teacher(Classifier, path, self.hparams)
-            self.name_classes(teacher.class_names, f"teacher {path}")
-            self._teacher = (teacher,)
+        """Read the .ckpt file of the teacher or build it, once; raises ValueError if it does not fit."""
+        teacher = self.hparams["teacher"]
+        if teacher is None or self._teacher:
+            return
+        if is_ckpt(teacher):
+            loaded = load_teacher(Classifier, teacher, self.hparams)
+            self.name_classes(loaded.class_names, f"teacher {teacher}")
+            self._teacher = (loaded,)
+        else:
+            shape, classes = self.hparams["input_shape"], self.hparams["classes"]
+            self._teacher = (build_teacher(teacher, tuple(shape), classes, self.seed),)
 
     def load_start(self) -> None:
         """Load the weights of `start`, once, not in a resumed run; raises ValueError if they do not fit."""

@@ -1,15 +1,12 @@
 """The hyper-parameters of a classifier: their ranges, and their form in a .ckpt file."""
 
 from collections.abc import Callable
-from dataclasses import asdict
 from functools import partial
 from math import inf
-from typing import Any, Literal
+from typing import Literal
 
 from torch.optim import SGD, AdamW, Optimizer
 
-from qat.gradients import ROUNDINGS
-from qat.layers import Quantization
 from qat.names import unknown_name
 from qat.options import check_seed
 
@@ -35,18 +32,3 @@ def check_hyperparameters(
     for rule, holds in rules.items():
         if not holds:
             raise ValueError(rule)
-
-
-def plain_types(quantization: Quantization) -> dict[str, Any]:
-    """The configuration as the plain types that a .ckpt file may hold.
-
-    A rounding function becomes its name, or its import path if it is user-defined.
-    """
-    names = {function: name for name, function in ROUNDINGS.items()}
-    plain = asdict(quantization)
-    for options in (plain, *plain["layers"].values()):
-        rounding = options.get("rounding")
-        if callable(rounding):
-            path = f"{rounding.__module__}.{getattr(rounding, '__qualname__', 'unnamed')}"
-            options["rounding"] = names.get(rounding, path)
-    return plain

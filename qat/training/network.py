@@ -5,11 +5,12 @@ from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import Any, cast
 
+import torch
 from lightning import LightningModule
 from torch import nn
 
 from qat.models import MODELS
-from qat.names import imported, is_import_path, unknown_name
+from qat.names import imported, is_import_path, one_line, unknown_name
 
 
 def network_of(module: LightningModule) -> nn.Module:
@@ -19,19 +20,24 @@ def network_of(module: LightningModule) -> nn.Module:
     return network
 
 
-def build_network(name: str, shape: tuple[int, ...], classes: int, options: Mapping[str, Any]) -> nn.Module:
+def build_network(
+    name: str, shape: tuple[int, ...], classes: int, options: Mapping[str, Any], what: str = "model"
+) -> nn.Module:
     """Build a float network for images of a shape `(C, H, W)`.
 
     `name` is one of `qat.models`, or the import path of a user-defined class or function that takes
-    `input_shape`, `classes` and perhaps more, its `options`: `my_module.MyNet`. Raises ValueError for an
-    unknown name or option, or if the network cannot be built with these arguments.
+    `input_shape`, `classes` and perhaps more, its `options`: `my_module.MyNet`. Raises ValueError, which
+    calls the network by `what`, for an unknown name or option, or if it cannot be built with these arguments.
     """
-    build = MODELS[name] if name in MODELS else _imported(name)
-    known = dict(inspect.signature(build).parameters)
+    build = MODELS[name] if name in MODELS else _imported(what, name)
+    try:
+        known = dict(inspect.signature(build).parameters)
+    except ValueError:  # of a function in C
+        known = {}
     for needed in ("input_shape", "classes"):
         if needed not in known:
             taken = ", ".join(known) or "nothing"
-            raise ValueError(f"model {name} must take input_shape and classes, it takes {taken}")
+            raise ValueError(f"{what} {name} must take input_shape and classes, it takes {taken}")
         del known[needed]
     for key, value in options.items():
         if key not in known:
@@ -42,16 +48,37 @@ def build_network(name: str, shape: tuple[int, ...], classes: int, options: Mapp
             kind = f"of type {kinds[-1].__name__}" if finite else "finite"
             raise ValueError(f"option {key} of {name} must be {kind}, got {value!r}")
     try:
-        return build(input_shape=shape, classes=classes, **options)
+        network = build(input_shape=shape, classes=classes, **options)
     except (TypeError, ValueError, RuntimeError, ArithmeticError) as error:  # torch checks some arguments
         rule = f"{name} cannot be built with options {dict(options)} for images {shape}"
         raise ValueError(f"{rule}: {error}") from error
+    if not isinstance(network, nn.Module):
+        raise ValueError(f"{what} {name} must build a network, an nn.Module; got {one_line(repr(network))}")
+    return network
 
 
-def _imported(path: str) -> Callable[..., nn.Module]:
-    if not is_import_path(path):
-        raise unknown_name("model", path, MODELS)
-    found = imported("model", path)
-    if not callable(found):
-        raise ValueError(f"model {path} must be a class or function that builds a network, got {found!r}")
+def build_teacher(path: str, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
+    """The frozen network of an import path, in eval mode; the seed decides what it draws.
+
+    Raises ValueError as `build_network`, and unless it gives logits `(N, classes)`.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        teacher = build_network(path, shape, classes, {}, "teacher").requires_grad_(False).eval()
+    like = next(teacher.parameters(), torch.zeros(()))
+    with torch.no_grad():
+        logits = teacher(torch.zeros(2, *shape, device=like.device, dtype=like.dtype))
+    if not isinstance(logits, torch.Tensor) or logits.shape != (2, classes):
+        got = tuple(logits.shape) if isinstance(logits, torch.Tensor) else one_line(repr(logits))
+        raise ValueError(f"teacher {path} must give logits (N, {classes}) for images {shape}, got {got}")
+    return teacher
+
+
+def _imported(what: str, path: Any) -> Callable[..., nn.Module]:
+    if not isinstance(path, str) or not is_import_path(path):
+        raise unknown_name(what, path, MODELS)
+    found = imported(what, path)
+    if not callable(found) or isinstance(found, nn.Module):
+        rule = f"{what} {path} must be a class or function that builds a network"
+        raise ValueError(f"{rule}, got {one_line(repr(found))}")
     return cast(Callable[..., nn.Module], found)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from qat.data import ImageData, data_shape
-from qat.training.ckpt import build_from, load_state, read_ckpt
+from qat.training.ckpt import OF_TRAINING, build_from, load_state, read_ckpt
 from qat.training.classifier import Classifier
 from qat.training.foreign import load_network
 from qat.training.named_parts import check_named_parts
@@ -86,13 +86,13 @@ def load_run(
         names = ImageData(data, data_root).class_names  # type: ignore[arg-type]
         return TrainedRun(network, None, file, data, data_root, names, f"weights of {file}")
     if settings is None:
-        check_named_parts(content, file)
+        check_named_parts(content, file, OF_TRAINING)
         settings = content["hyper_parameters"]
     else:
         shape, classes = data_shape(data, data_root)  # type: ignore[arg-type]
         settings = settings | {"input_shape": list(shape), "classes": classes}
-    # A finished network needs neither its teacher nor its start, and computes the same without checkpointing.
-    settings = settings | {"teacher": None, "start": None, "checkpoint": []}
+    # A finished network computes the same without checkpointing.
+    settings = settings | OF_TRAINING | {"checkpoint": []}
     classifier = build_from(content, f"{argument} {file}", Classifier, settings)
     load_state(content, file, classifier, argument)
     note = f"weights of {file}, after {finished_epochs(content)} epochs{other}"

@@ -167,4 +167,4 @@ def test_a_rounding_that_trains(rounding: str) -> None:
     )
     Path("a.yaml").write_text(f"model: {{quantization: {{rounding: '{rounding}'}}}}")
     cli = TrainCLI("fit", ["--config", "a.yaml", *SMALL])
-    assert cli.model.hparams["quantization"]["rounding"] == rounding
+    assert cli.model.hparams["quantization"]["rounding"] == rounding.replace(":", ".")
