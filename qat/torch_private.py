@@ -20,6 +20,7 @@ __all__ = [
     "empty_buffers",
     "function_modes",
     "has_forward_hooks",
+    "has_hooks_without_kwargs",
     "innermost_saved_tensors_hooks",
     "storage_identity",
     "tensors_in",
@@ -60,6 +61,12 @@ def has_forward_hooks(module: nn.Module) -> bool:
     """Whether hooks or pre-hooks are registered on the module's forward, but for those that are silent."""
     hooks = (*module._forward_hooks.values(), *module._forward_pre_hooks.values())
     return not all(getattr(hook, "is_silent", False) for hook in hooks)
+
+
+def has_hooks_without_kwargs(module: nn.Module) -> bool:
+    """Whether a hook or pre-hook on the module's forward does not see its keyword arguments."""
+    plain = module._forward_hooks.keys() - module._forward_hooks_with_kwargs.keys()
+    return bool(plain or module._forward_pre_hooks.keys() - module._forward_pre_hooks_with_kwargs.keys())
 
 
 def innermost_saved_tensors_hooks() -> tuple[Callable[[Any], Any], Callable[[Any], Any]] | None:

@@ -17,6 +17,7 @@ BELOW = (
     "options",
     "yaml_file",
     "swapped_class",
+    "quiet",
 )  # files below the rooms
 FLOORS = {
     "names": -2,

@@ -12,7 +12,6 @@ from rich.console import Console
 from qat.cli.dataclass_options import add_options, take_options
 from qat.cli.exits import leave
 from qat.cli.parser import OneLineParser
-from qat.cli.quiet import quiet
 from qat.cli.run_folder import check_writable
 from qat.measure.machine import describe, in_words
 from qat.measure.speed_parts import DEFAULT_PARTS, PARTS, SpeedOptions
@@ -20,6 +19,7 @@ from qat.measure.tables import for_terminal, write_results
 from qat.names import one_line
 from qat.progress import tracked
 from qat.quantizers import build_kernels
+from qat.quiet import quiet
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -10,7 +10,6 @@ from rich.console import Console
 
 from qat.cli.exits import errors_in_one_line, leave
 from qat.cli.parser import OneLineParser
-from qat.cli.quiet import quiet
 from qat.cli.run_folder import check_writable
 from qat.data import DataName
 from qat.experiment import Comparison, RunsFailedError, compare, load_results, read_comparison
@@ -20,6 +19,7 @@ from qat.experiment.plan import BOTH_BITS
 from qat.layers.config import CONFIGURABLE_WIDTHS
 from qat.models import MODELS
 from qat.quantizers.grid import check_bits
+from qat.quiet import quiet
 from qat.report import comparison_table, write_report
 from qat.training.loss import LOSSES
 from qat.whole_file import check_folder

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from qat.cli.exits import errors_in_one_line
 from qat.cli.parser import OneLineParser
-from qat.cli.quiet import quiet
 from qat.export import sizes_by_width
 from qat.export.c.compile import COMPILERS, c_logits, find_compiler
 from qat.export.c.source import write_c
@@ -23,6 +22,7 @@ from qat.export.onnx.export import export_onnx
 from qat.export.onnx.verify import verify
 from qat.layers import Quantization
 from qat.names import import_module_of
+from qat.quiet import quiet
 from qat.training.network import build_network
 from qat.training.trained_run import TrainedRun, load_run
 from qat.whole_file import draft_of

@@ -7,7 +7,7 @@ from typing import Any
 
 from lightning import Trainer
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
-from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.callbacks import ModelCheckpoint, ProgressBar
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.plugins import CheckpointIO
 
@@ -18,10 +18,12 @@ from qat.data import ImageData, data_shape
 from qat.options import GROUPS, check_seed
 from qat.training.ckpt import check_resumable, check_same_batches, load_state, read_ckpt
 from qat.training.classifier import Classifier
+from qat.training.epoch_bar import EpochBar
 from qat.training.health import Health
 from qat.training.lightning_private import copies_process
 from qat.training.limits import check_batches, check_trainer, refusals_of_trainer, trainer_defaults
 from qat.training.named_parts import PART_OPTIONS, stored_option
+from qat.training.network import has_quantizers
 from qat.training.ranks import StopTogether
 from qat.training.saving import Best, Last, WholeCkpts
 
@@ -122,7 +124,9 @@ class TrainCLI(LightningCLI):
         if options.enable_checkpointing is not False and writes and not saves:
             callbacks += [Best(), Last()]
         if fits:
-            callbacks += [Health(), StopTogether()]
+            callbacks += [*([Health()] if has_quantizers(self.model) else []), StopTogether()]
+            if not any(isinstance(callback, ProgressBar) for callback in callbacks):
+                callbacks += [EpochBar()] if options.enable_progress_bar is not False else []
             if options.enable_model_summary is not False:
                 callbacks.append(ShowSummary())
             kwargs["enable_model_summary"] = False  # Lightning's summary knows no bits

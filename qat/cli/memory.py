@@ -10,7 +10,6 @@ from rich.console import Console
 from qat.cli.dataclass_options import add_options, take_options
 from qat.cli.exits import leave
 from qat.cli.parser import OneLineParser
-from qat.cli.quiet import quiet
 from qat.cli.run_folder import check_writable
 from qat.measure.figures import save_figures
 from qat.measure.machine import describe, in_words
@@ -22,6 +21,7 @@ from qat.names import one_line
 from qat.options import BAD_INPUT
 from qat.progress import announced, tracked
 from qat.quantizers import build_kernels
+from qat.quiet import quiet
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -14,9 +14,10 @@ from torch.distributed import destroy_process_group
 from qat.cli import VERBS
 from qat.cli.exits import errors_in_one_line, leave
 from qat.cli.lightning_cli import SUBCOMMANDS, TrainCLI
+from qat.cli.logs import logs_shown
 from qat.cli.parser import command, program
-from qat.cli.quiet import logs_shown, quiet
 from qat.names import one_line, unknown_name
+from qat.quiet import quiet
 from qat.training.ranks import is_shared
 from qat.training.saving import Last
 

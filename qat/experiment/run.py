@@ -15,6 +15,7 @@ from qat.memory import saved_bytes
 from qat.quantizers import Quantizer
 from qat.training.health import Health
 from qat.training.named_parts import source_digests
+from qat.training.network import has_quantizers
 from qat.training.result import SCHEMA, Recorder, digests
 from qat.whole_file import write_json
 
@@ -41,7 +42,8 @@ def train(run: TrainingRun, folder: Path, advance: Callable[[float], None]) -> f
     progress = LambdaCallback(
         on_train_batch_end=lambda trainer, *_: advance(1 / trainer.num_training_batches)
     )
-    trainer = build_trainer(run.options, [recorder, progress, health])
+    watched = [health] if has_quantizers(classifier) else []
+    trainer = build_trainer(run.options, [recorder, progress, *watched])
     try:
         trainer.fit(classifier, datamodule=data)
         test = trainer.test(classifier, datamodule=data, verbose=False)[0]

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from qat.layers import QuantLayer
+from qat.layers import QuantActivation, QuantLayer
 from qat.layers.integer_forms import rounds_half_to_even
 from qat.quantizers import PowerOfTwo, Quantizer
 
@@ -41,8 +41,22 @@ def check_ready(model: nn.Module) -> None:
     """Raise a ValueError for a model whose codes are not final, or whose codes no runtime would reproduce."""
     activations = activation_quantizers(model)
     for name, module in model.named_modules():
+        for part in ("weight_quantizer", "input_quantizer", "quantizer"):
+            if isinstance(module, QuantLayer | QuantActivation) and (
+                quantizer := getattr(module, part, None)
+            ):
+                _check_known(f"{name}.{part}", quantizer)
+    for name, module in model.named_modules():
         if isinstance(module, Quantizer) and (why := _obstacle(module, name in activations)):
             raise ValueError(f"{layer_of(name)}: {why}")
+
+
+def _check_known(name: str, quantizer: nn.Module) -> None:
+    """Refuse a user-defined quantizer, of which no file could hold what its forward computes."""
+    if isinstance(quantizer, nn.Identity) or type(quantizer).forward is Quantizer.forward:
+        return
+    rule = f"{name} is a {type(quantizer).__name__} with a forward of its own, which no file can hold"
+    raise ValueError(f"{rule}; put its rule into a scale or a rounding of a qat.quantizers.Quantizer")
 
 
 def _obstacle(quantizer: Quantizer, is_activation: bool) -> str:

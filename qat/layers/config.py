@@ -54,9 +54,10 @@ class Quantization:
         rounding: `zero` (the true gradient), `ste` (straight-through), `ewgs`, `soft`, `stochastic`, or
             user-defined.
         weight_scale: how the scale of a weight is found: `observed` from the current weight, `learned` by
-            gradient descent (LSQ), `dorefa`, which first transforms the weight by tanh, or user-defined. With
-            its initial value, a learned 8-bit scale uses only about 49 of 255 codes: set 8-bit layers to
-            `observed` under `layers`.
+            gradient descent (LSQ), `dorefa`, which first transforms the weight by tanh, or user-defined. A
+            learned scale of 8 bits starts with about 49 of 255 codes in use, so where the first and the last
+            layer (or the network's input) have 8 bits or more, their scales are observed instead of learned,
+            unless `layers` names them.
         activation_scale: how the scale of an activation is found: `observed`, a moving average; `learned`
             (LSQ); `pact`, a learned upper limit; or user-defined. PACT needs an unsigned activation: if an
             activation may be negative (the network's input with `input_signed`, a linear bottleneck, after
@@ -171,8 +172,20 @@ class Quantization:
 
     def overridden_input_options(self, name: str) -> dict[str, Any]:
         """Those overrides under `layers` that apply to the input quantizer of the named layer."""
-        override = next((own for glob, own in self.layers.items() if fnmatchcase(name, glob)), {})
-        return {key: value for key, value in override.items() if key not in OF_WEIGHTS}
+        return {key: value for key, value in self.override_of(name).items() if key not in OF_WEIGHTS}
+
+    def override_of(self, name: str) -> dict[str, Any]:
+        """The overrides under `layers` that apply to the named layer."""
+        return next((own for glob, own in self.layers.items() if fnmatchcase(name, glob)), {})
+
+    def with_observed(self, operand: Literal["weight", "activation"]) -> "Quantization":
+        """The same configuration with an observed scale in place of a learned one for one operand."""
+        if getattr(self, f"{operand}_scale") != "learned":
+            return self
+        # A power of two must be that of least error: one near the maximum may clip.
+        observer = "mse" if self.power_of_two and operand == "weight" else None
+        observed = {f"{operand}_scale": "observed"} | ({"weight_observer": observer} if observer else {})
+        return replace(self, **observed)  # type: ignore[arg-type]
 
     def resolve(self, layers: list[str], activations: list[str]) -> dict[str, "Quantization"]:
         """The configuration of each layer and activation that `layers` overrides, its preset expanded.

@@ -14,10 +14,10 @@ from qat.layers.example import arguments, check_model, check_trainable
 from qat.layers.functional import HOLDER, announce_calls, replace_calls
 from qat.layers.insert import (
     QUANT_LAYERS,
+    activation_quantizer_of,
     quantize_activation,
     quantize_layer,
-    quantizer_of_activation,
-    quantizer_of_weight,
+    weight_quantizer_of,
 )
 from qat.layers.integer_forms import check_integer_forms
 from qat.layers.layer import QuantLayer
@@ -87,15 +87,15 @@ def quantize(model: nn.Module, config: Quantization, example: Tensor | tuple[Any
     activations = [
         (
             trace.functional.get(spec.name) or model.get_submodule(spec.name),
-            quantizer_of_activation(spec, trace.activations[spec.name].samples),
+            activation_quantizer_of(spec, trace.activations[spec.name].samples),
         )
         for spec in activation_specs
     ]
     parts = []
     for spec in layer_specs:
         layer = model.get_submodule(spec.name)
-        for_input = quantizer_of_activation(spec, trace.consumers[spec.name].samples)
-        parts.append((layer, quantizer_of_weight(spec, layer), for_input))
+        for_input = activation_quantizer_of(spec, trace.consumers[spec.name].samples)
+        parts.append((layer, weight_quantizer_of(spec, layer), for_input))
     for activation, quantizer in activations:
         quantize_activation(activation, quantizer)
     _replace_calls(model, trace, activation_specs)

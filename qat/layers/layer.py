@@ -2,29 +2,62 @@
 
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from qat.layers.config import FLOAT, OF_ACTIVATIONS, OF_WEIGHTS
+from qat.layers.operands import quantizer_of_activation, quantizer_of_weight, split_options
 
 
 class QuantLayer(nn.Module):
     """Abstract base class; it comes before torch's layer in the bases of a quantized layer.
 
     Forward: `operator(input_quantizer(input), weight_quantizer(weight), bias)`. The bias stays float.
-    With two `nn.Identity()` the layer equals torch's bit for bit.
+    With two `nn.Identity()` the layer equals torch's bit for bit. `QuantConv2d(3, 16, 3, weight_bits=4,
+    activation_bits=4)` has the quantizers that `quantize` gives to an `nn.Conv2d`.
 
     Args:
-        *args, **kwargs: the arguments of torch's layer.
-        weight_quantizer: a `Quantizer`, or `nn.Identity()`.
-        input_quantizer: the same; `nn.Identity()` where the input comes from a quantized activation.
+        *args, **kwargs: the arguments of torch's layer, and these options, all of them by name:
+        weight_bits: bits of the weight, 1 to 8 or 16; None: it stays float.
+        activation_bits: bits of the input; None: the input stays as it is, because it is on a grid already
+            (after a `QuantReLU`), or float.
+        input_signed: whether the input may be negative, by default True; images in [0, 1] are not.
+        rounding, weight_scale, activation_scale, weight_observer, activation_observer, power_of_two,
+            asymmetric, per_channel: as for `Quantization`. The first training batch sets the scale of the
+            input.
+        weight_quantizer, input_quantizer: instead of bits, a `Quantizer` or `nn.Identity()`.
+
+    Raises:
+        ValueError: an option is wrong, or has no effect; both bits and a quantizer are given.
     """
 
     weight: Any  # a parameter; torch's layers declare its type in different ways
     bias: Any
 
     def __init__(
-        self, *args: Any, weight_quantizer: nn.Module, input_quantizer: nn.Module, **kwargs: Any
+        self,
+        *args: Any,
+        weight_quantizer: nn.Module | None = None,
+        input_quantizer: nn.Module | None = None,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(*args, **kwargs)
+        config, given, of_torch = split_options(kwargs)
+        super().__init__(*args, **of_torch)
+        for operand, quantizer in (("weight", weight_quantizer), ("activation", input_quantizer)):
+            used = config.weight_bits if operand == "weight" else config.activation_bits
+            of_operand = OF_WEIGHTS if operand == "weight" else (*OF_ACTIVATIONS, "input_signed")
+            idle = [name for name in of_operand if name in given and given[name] is not None]
+            if idle and (quantizer is not None or used == FLOAT):
+                instead = "their quantizer is given" if quantizer is not None else f"{operand}_bits are not"
+                raise ValueError(f"{idle[0]} has no effect in a {type(self).__name__}, because {instead}")
+        if weight_quantizer is None:
+            weight = self.effective_weight
+            weight_quantizer = quantizer_of_weight(config, config.weight_bits, weight, self.channel_axis)
+        if input_quantizer is None:
+            sample = torch.zeros(1, device=self.weight.device)
+            options = config.activation_bits, sample, config.input_signed, type(self).__name__
+            input_quantizer = quantizer_of_activation(config, *options)
         self.weight_quantizer = weight_quantizer
         self.input_quantizer = input_quantizer
 
@@ -42,6 +75,10 @@ class QuantLayer(nn.Module):
     def effective_bias(self) -> Tensor | None:
         """The bias that is added: the layer's own, unless a BatchNorm is folded into it."""
         return self.bias
+
+    def own_form(self, x: Tensor) -> Tensor:
+        """A tensor of the form of `effective_weight` in that of the layer's own weight."""
+        return x
 
     def forward(self, input: Tensor) -> Tensor:
         x = self.input_quantizer(input)
@@ -91,12 +128,15 @@ class QuantConvTranspose2d(QuantLayer, nn.ConvTranspose2d):
     def effective_weight(self) -> Tensor:
         return _swap_channels(self.weight, self.groups)
 
+    def own_form(self, x: Tensor) -> Tensor:
+        return _swap_channels(x, self.groups)
+
     def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
         padding: list[int] = list(self.padding)  # type: ignore[arg-type]  # a string only in other convolutions
         sizes = list(self.stride), padding, list(self.kernel_size)
         output_padding = self._output_padding(input, output_size, *sizes, 2, list(self.dilation))
         x = self.input_quantizer(input)
-        weight = _swap_channels(self.weight_quantizer(self.effective_weight), self.groups)
+        weight = self.own_form(self.weight_quantizer(self.effective_weight))
         settings = self.stride, padding, output_padding, self.groups, self.dilation
         return F.conv_transpose2d(x, weight, self.effective_bias, *settings)
 

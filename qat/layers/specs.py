@@ -8,6 +8,9 @@ from qat.layers.trace import ModelTrace, TracedModule
 
 # At least, for an activation that only a pool or a sum reads: the average of few codes needs them.
 IDLE_BITS = 8
+# From here on a learned scale starts with a fraction of the codes and stays there, so the weights of the
+# first and the last layer, and the input of the network, have observed scales.
+WIDE = 8
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,11 @@ def quant_specs(trace: ModelTrace, config: Quantization) -> tuple[list[QuantSpec
         is_network_input = not any(properties.upstream for properties in consumer.properties)
         input_bits = own.input_bits if is_network_input else own.activation_bits
         weight_bits = own.first_last_bits if name in ends else own.weight_bits
+        given = config.override_of(name)
+        if name in ends and weight_bits >= WIDE and not {"weight_bits", "weight_scale"} & given.keys():
+            own = own.with_observed("weight")
+        if is_network_input and input_bits >= WIDE and "activation_scale" not in given:
+            own = own.with_observed("activation")
         signed = not all(properties.unsigned for properties in consumer.properties)
         layers.append(QuantSpec(name, own, weight_bits, FLOAT if source else input_bits, signed, source))
     return list(activations.values()), layers

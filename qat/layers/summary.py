@@ -12,12 +12,12 @@ from qat.layers.example import arguments, check_model
 from qat.layers.insert import QUANT_LAYERS
 from qat.layers.layer import QuantLayer
 from qat.layers.trace import CONV_AND_LINEAR, ModelTrace, TracedModule
-from qat.quantizers import PowerOfTwo, Quantizer
+from qat.quantizers import IntGrid, PowerOfTwo, Quantizer
 
 COLUMNS = {
     **{"layer": "name", "kind": "kind", "W bits": "weight_bits", "A bits": "input_bits"},
     **{"rounding": "rounding", "scale W/A": "scale"},
-    **{"MACs": "macs", "bit ops": "bit_operations", "bytes": "weight_bytes"},
+    **{"MACs": "macs", "bit ops": "bit_operations", "weight bytes": "weight_bytes"},
 }
 ALIGNMENT = "<<>><<>>>"  # text to the left, numbers to the right
 
@@ -118,7 +118,7 @@ def summary(model: nn.Module, example: Tensor | tuple[Any, ...]) -> Summary:
 def _layer_cost(model: nn.Module, module: Any, consumer: TracedModule, samples: int) -> LayerCost:
     for_weight = getattr(module, "weight_quantizer", None)
     for_input = getattr(module, "input_quantizer", None)
-    if not isinstance(for_input, Quantizer) and consumer.source is not None:
+    if _is_nothing(for_input) and consumer.source is not None:
         for_input = model.get_submodule(consumer.source).quantizer
     count, bits = module.weight.numel(), _bits(for_weight)
     roundings = [_rounding(q) for q in (for_weight, for_input) if isinstance(q, Quantizer)]
@@ -175,7 +175,11 @@ def _why(module: nn.Module, row: LayerCost) -> str:
     parts = [part for part, bits in (("weight", row.weight_bits), ("input", row.input_bits)) if bits == FLOAT]
     widths = f"{' and '.join(parts)} have 32 bits" if len(parts) > 1 else f"its {parts[0]} has 32 bits"
     if isinstance(module, QuantLayer):
-        return widths
+        own = {part: getattr(module, f"{part}_quantizer") for part in parts}
+        unknown = [
+            f"its {part}_quantizer, a {type(q).__name__}," for part, q in own.items() if not _is_nothing(q)
+        ]
+        return f"{' and '.join(unknown)} states no grid: give it an IntGrid as `grid`" if unknown else widths
     if "forward" in vars(module):
         return "its forward was replaced"
     if type(module) in QUANT_LAYERS:
@@ -184,7 +188,13 @@ def _why(module: nn.Module, row: LayerCost) -> str:
 
 
 def _bits(quantizer: Any) -> int:
-    return quantizer.grid.bits if isinstance(quantizer, Quantizer) else FLOAT
+    """Of a quantizer, also of a user-defined module that states its grid."""
+    grid = getattr(quantizer, "grid", None)
+    return grid.bits if isinstance(grid, IntGrid) else FLOAT
+
+
+def _is_nothing(quantizer: Any) -> bool:
+    return quantizer is None or isinstance(quantizer, nn.Identity)
 
 
 def _rounding(quantizer: Quantizer) -> str:
@@ -194,7 +204,7 @@ def _rounding(quantizer: Quantizer) -> str:
 
 def _scale(quantizer: Any) -> str:
     if not isinstance(quantizer, Quantizer):
-        return "-"
+        return "-" if _is_nothing(quantizer) else type(quantizer).__name__
     scale: nn.Module = quantizer.scale
     inner, suffix = (scale.inner, " 2^k") if isinstance(scale, PowerOfTwo) else (scale, "")
     kind = type(inner)

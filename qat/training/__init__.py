@@ -1,5 +1,10 @@
 """One training run: the LightningModule, its schedule and callbacks, and the result of the run."""
 
+from qat.quiet import quiet
 from qat.training.classifier import Classifier
+from qat.training.epoch_bar import EpochBar
+from qat.training.health import Health
+from qat.training.phases import Phases
+from qat.training.schedule import parameter_groups
 
-__all__ = ["Classifier"]
+__all__ = ["Classifier", "EpochBar", "Health", "Phases", "parameter_groups", "quiet"]

@@ -13,7 +13,7 @@ from qat.gradients import round_zero
 from qat.layers import QuantLayer
 from qat.quantizers import Quantizer
 from qat.training.layer_statistics import ActivationStatistics, WeightStatistics
-from qat.training.network import network_of
+from qat.training.network import network_of, require_quantizers
 
 Shares = dict[str, dict[str, float]]  # {layer: {statistic: value}}
 
@@ -44,6 +44,8 @@ log = logging.getLogger(__name__)
 class Health(Callback):
     """Observes the quantized layers of a run and warns when one trains badly.
 
+    It goes with any LightningModule that holds a quantized network, under any name.
+
     It waits for the device once an epoch and changes nothing: a run with it equals a run without it to the
     last bit. It skips epochs that train in float. It logs `health/<layer>/<statistic>`:
 
@@ -63,7 +65,7 @@ class Health(Callback):
         warns: False logs no warnings; the statistics are logged in any case.
 
     Raises:
-        ValueError: `every` is below 1.
+        ValueError: `every` is below 1; at the start of the run, the module holds no quantizer.
 
     Attributes:
         layers: `{layer: {statistic: [a number for each epoch, None if it was float]}}`, for a `result.json`.
@@ -85,6 +87,9 @@ class Health(Callback):
         self._epochs = self._updates = 0
         self._rate = 0.0  # the highest of the epoch, as a share of its peak
         self._warned: set[tuple[str, str]] = set()
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        require_quantizers(pl_module, self)
 
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int

@@ -11,13 +11,37 @@ from torch import nn
 
 from qat.models import MODELS
 from qat.names import imported, is_import_path, one_line, unknown_name
+from qat.quantizers import Quantizer
 
 
 def network_of(module: LightningModule) -> nn.Module:
-    """The network that a LightningModule trains, its attribute `model`."""
-    network = module.model
-    assert isinstance(network, nn.Module)
-    return network
+    """The network that a LightningModule trains, whatever the name of the attribute that holds it.
+
+    It is the one child with quantizers; else, in a float run, the attribute `model`; else the module itself,
+    which may hold several networks.
+    """
+    quantized = [child for child in module.children() if has_quantizers(child)]
+    if len(quantized) == 1:
+        return quantized[0]
+    network = getattr(module, "model", None)
+    return network if isinstance(network, nn.Module) and not quantized else module
+
+
+def has_quantizers(module: nn.Module) -> bool:
+    """Whether a network is quantized."""
+    return any(isinstance(part, Quantizer) for part in module.modules())
+
+
+def require_quantizers(module: LightningModule, callback: object) -> None:
+    """Raise ValueError if a callback for quantized networks would have nothing to do."""
+    if not has_quantizers(module):
+        name = type(callback).__name__
+        rule = (
+            f"{name} needs a LightningModule with a quantized network, got a {type(module).__name__} without"
+        )
+        raise ValueError(
+            f"{rule}; call quantize(...) in its __init__ or configure_model, or leave {name} out"
+        )
 
 
 def build_network(

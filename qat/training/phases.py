@@ -5,14 +5,17 @@ from typing import Any
 from lightning import Callback, LightningModule, Trainer
 from torch import nn
 
-from qat.layers import QuantLayer
+from qat.layers import freeze
 from qat.layers.consumers import BATCH_NORMS
 from qat.quantizers import Quantizer, Scale
 from qat.training.lightning_private import needs_all_gradients
+from qat.training.network import require_quantizers
 
 
 class Phases(Callback):
     """Trains in float first, then quantized, then with frozen scales and frozen BatchNorm statistics.
+
+    It goes with any LightningModule that holds a quantized network. Scales that the user has frozen stay so.
 
     Each epoch sets its phase when it starts, so a resumed run is in the right one. The phase also holds for
     the validation after that epoch, and for a model that is loaded from the .ckpt file of that epoch.
@@ -29,7 +32,8 @@ class Phases(Callback):
             that starts from trained statistics. None: never.
 
     Raises:
-        ValueError: a number is negative or not an integer, or `freeze_epoch` is not above `float_epochs`.
+        ValueError: a number is negative or not an integer, or `freeze_epoch` is not above `float_epochs`; at
+            the start of the run, the module holds no quantizer.
 
     Source: Krishnamoorthi 2018, "Quantizing deep convolutional networks for efficient inference", sections
     3.2.2 (frozen statistics) and 7 (float before quantized, scales frozen late).
@@ -53,6 +57,7 @@ class Phases(Callback):
             )
         self.float_epochs, self.freeze_epoch = float_epochs, freeze_epoch
         self.freeze_batchnorm_epoch = freeze_batchnorm_epoch
+        self._frozen: set[Quantizer] = set()  # by this callback: what the user froze stays frozen
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, *_: Any, **__: Any) -> None:
         """Refuse a strategy that waits for gradients of learned scales in phases that compute none."""
@@ -62,6 +67,10 @@ class Phases(Callback):
                 "float_epochs and freeze_epoch with learned scales on several devices need "
                 f"trainer.strategy ddp_find_unused_parameters_true, got {type(trainer.strategy).__name__}"
             )
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if self.float_epochs or self.freeze_epoch is not None:
+            require_quantizers(pl_module, self)
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.enter(pl_module, trainer.current_epoch)
@@ -83,7 +92,13 @@ class Phases(Callback):
         if self.float_epochs:
             set_quantized(model, epoch >= self.float_epochs)
         if self.freeze_epoch is not None:
-            _freeze_scales(model, epoch >= self.freeze_epoch)
+            if epoch >= self.freeze_epoch:
+                quantizers = [m for m in model.modules() if isinstance(m, Quantizer)]
+                self._frozen.update(q for q in quantizers if not q.scale.frozen)
+                freeze(model)
+            else:
+                while self._frozen:
+                    self._frozen.pop().unfreeze()
 
 
 def set_quantized(model: nn.Module, quantized: bool) -> None:
@@ -91,12 +106,3 @@ def set_quantized(model: nn.Module, quantized: bool) -> None:
     for module in model.modules():
         if isinstance(module, Quantizer):
             module.enabled = quantized
-
-
-def _freeze_scales(model: nn.Module, frozen: bool) -> None:
-    for module in model.modules():
-        if frozen and isinstance(module, QuantLayer) and isinstance(module.weight_quantizer, Quantizer):
-            # The optimizer has stepped since the last forward, which measured the scale: measure it again.
-            module.weight_quantizer.observe(module.effective_weight)
-        if isinstance(module, Quantizer):
-            module.freeze() if frozen else module.unfreeze()

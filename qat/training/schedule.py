@@ -6,8 +6,8 @@ from typing import Any
 from lightning import Trainer
 from torch import nn
 
+from qat.layers import scale_parameters
 from qat.layers.trace import CONV_AND_LINEAR
-from qat.quantizers import Scale
 
 WARM_UP = 0.25
 
@@ -52,7 +52,7 @@ def parameter_groups(
 
     The rate of the scales is `scale_learning_rate * learning_rate`. A group without parameters is left out.
     """
-    scales = {p for module in model.modules() if isinstance(module, Scale) for p in module.parameters()}
+    scales = set(scale_parameters(model))
     weights = {module.weight for module in model.modules() if isinstance(module, CONV_AND_LINEAR)}
     groups = [
         ([p for p in model.parameters() if p in weights], learning_rate, weight_decay),

@@ -146,7 +146,9 @@ def test_a_recurrent_layer_is_listed_as_float(kind: type[nn.Module]) -> None:
 def test_as_text() -> None:
     lines = str(summary(small(Quantization(power_of_two=True)), torch.rand(2, 3, 8, 8))).splitlines()
     assert len(lines) == 1 + 4 + 2
-    assert " ".join(lines[0].split()) == "layer kind W bits A bits rounding scale W/A MACs bit ops bytes"
+    assert (
+        " ".join(lines[0].split()) == "layer kind W bits A bits rounding scale W/A MACs bit ops weight bytes"
+    )
     assert lines[2].split() == [
         *("2", "QuantConv2d", "4", "4", "ste"),
         *("observed", "2^k/observed", "2^k", "9,216", "147,456", "72"),

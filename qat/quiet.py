@@ -2,8 +2,6 @@
 
 import logging
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 # The start of the message of each warning.
 NOT_APPLICABLE = (
@@ -17,24 +15,13 @@ NOT_APPLICABLE = (
 
 
 def quiet() -> None:
-    """Hide Lightning's log of tips and devices, and the warnings above."""
+    """Hide Lightning's log of tips and devices, and its warnings that do not apply to this package.
+
+    The scripts call it; in a notebook, call it before the training.
+    """
     for name in ("lightning.pytorch", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.WARNING)
     # It warns on each machine that has CUDA's tools and no GPU.
     logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
     for message in NOT_APPLICABLE:
         warnings.filterwarnings("ignore", message=message)
-
-
-@contextmanager
-def logs_shown() -> Iterator[None]:
-    """A context in which the log of this package is shown on stderr: compiled kernels, unhealthy layers."""
-    logger, handler = logging.getLogger("qat"), logging.StreamHandler()
-    before = logger.level
-    logger.setLevel(logging.INFO)
-    logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(before)

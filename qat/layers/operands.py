@@ -1,0 +1,66 @@
+"""The quantizers of a layer's operands: of its weight, and of its input or an activation's output."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+from qat.layers.config import FLOAT, OVERRIDABLE, Quantization
+from qat.quantizers import activation_quantizer, weight_quantizer
+
+OPTIONS = (*OVERRIDABLE, "input_signed")  # of a layer that is made with its bits
+
+
+def quantizer_of_weight(config: Quantization, bits: int, weight: Tensor, axis: int) -> nn.Module:
+    """The quantizer of a weight, started from that weight; `nn.Identity()` for 32 bits."""
+    if bits == FLOAT:
+        return nn.Identity()
+    with weight.device:
+        return weight_quantizer(
+            weight,
+            bits,
+            axis=axis if config.per_channel else None,
+            scale=config.weight_scale,
+            observer=config.weight_observer,
+            power_of_two=config.power_of_two,
+            rounding=config.rounding_function,
+        )
+
+
+def quantizer_of_activation(
+    config: Quantization, bits: int, sample: Tensor, signed: bool, name: str
+) -> nn.Module:
+    """The quantizer of an activation, started from a sample of it; `nn.Identity()` for 32 bits.
+
+    `name` is that of the layer, for the warning about a scale that nothing has set.
+    """
+    if bits == FLOAT:
+        return nn.Identity()
+    scale = config.activation_scale
+    with sample.device:
+        quantizer = activation_quantizer(
+            sample,
+            bits,
+            signed=signed,
+            scale="learned" if scale == "pact" and signed else scale,
+            observer=config.activation_observer,
+            power_of_two=config.power_of_two,
+            asymmetric=config.asymmetric and signed,
+            rounding=config.rounding_function,
+        )
+    if not sample.any():
+        quantizer.scale.unset = name  # zeros say nothing of the scale
+    return quantizer
+
+
+def split_options(kwargs: Mapping[str, Any]) -> tuple[Quantization, dict[str, Any], dict[str, Any]]:
+    """The keyword arguments of a layer: its configuration, the options that were given, and those of torch.
+
+    Bits that are not given, or None, are 32. Raises ValueError for a wrong option.
+    """
+    given = {name: value for name, value in kwargs.items() if name in OPTIONS}
+    of_torch = {name: value for name, value in kwargs.items() if name not in OPTIONS}
+    bits = {
+        name: FLOAT if given.get(name) is None else given[name] for name in ("weight_bits", "activation_bits")
+    }
+    return Quantization(**{"input_signed": True} | given | bits), given, of_torch

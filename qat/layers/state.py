@@ -1,0 +1,69 @@
+"""The quantized state of a model: codes of weights, frozen scales, learned scales."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from qat.layers.layer import QuantLayer
+from qat.quantizers import Quantizer, Scale
+
+
+class WeightCodes(NamedTuple):
+    """A weight as integers: `(codes - zero_point) * scale` is the quantized weight, bit for bit."""
+
+    codes: Tensor  # int32, in the shape of the layer's weight
+    scale: Tensor  # float32; it broadcasts against the codes
+    zero_point: int  # 0: the grids of weights are symmetric
+
+
+@torch.no_grad()
+def weight_codes(layer: nn.Module) -> WeightCodes:
+    """The codes of a quantized layer's weight, with its current scale; no state changes.
+
+    Those of a deployable layer are the codes of the weight into which its BatchNorm is folded.
+
+    Raises:
+        ValueError: the layer has no quantizer for its weight.
+    """
+    quantizer = getattr(layer, "weight_quantizer", None)
+    if not isinstance(layer, QuantLayer) or not isinstance(quantizer, Quantizer):
+        raise ValueError(f"weight_codes needs a layer with a quantized weight, got a {type(layer).__name__}")
+    weight, training = layer.effective_weight, quantizer.training
+    quantizer.eval()  # so that a dynamic scale is measured on the weight
+    try:
+        codes, scale = quantizer.codes(weight), quantizer.scale(weight).detach()
+    finally:
+        quantizer.train(training)
+    if layer.own_form(codes).shape != codes.shape or not torch.equal(layer.own_form(codes), codes):
+        scale = layer.own_form(scale.expand_as(codes))
+    return WeightCodes(layer.own_form(codes), scale.clone(), 0)
+
+
+def freeze(model: nn.Module) -> None:
+    """Freeze the scales of all quantizers of a model: no batch, no weight and no optimizer changes them.
+
+    Those of the weights are measured once more first, because the optimizer may have stepped since the last
+    forward.
+    """
+    for module in model.modules():
+        if isinstance(module, QuantLayer) and isinstance(module.weight_quantizer, Quantizer):
+            module.weight_quantizer.observe(module.effective_weight)
+        if isinstance(module, Quantizer):
+            module.freeze()
+
+
+def unfreeze(model: nn.Module) -> None:
+    """Undo `freeze` for all quantizers of a model."""
+    for module in model.modules():
+        if isinstance(module, Quantizer):
+            module.unfreeze()
+
+
+def scale_parameters(model: nn.Module) -> list[nn.Parameter]:
+    """The learned scales of a model, each once, for a parameter group of their own.
+
+    They should have no weight decay, and often a lower learning rate than the weights.
+    """
+    scales = [module for module in model.modules() if isinstance(module, Scale)]
+    return list(dict.fromkeys(p for scale in scales for p in scale.parameters()))
