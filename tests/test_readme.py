@@ -3,6 +3,7 @@
 import re
 import shlex
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -31,10 +32,24 @@ def commands(script: str) -> list[list[str]]:
 
 @pytest.fixture
 def beside_configs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory of its own, with the configs."""
+    """A working directory of its own, with the configs and the modules that the pages show."""
     shutil.copytree(ROOT / "configs", tmp_path / "configs")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for block in blocks("python"):
+        if name := re.match(r"# (\w+)\.py\n", block):
+            (tmp_path / f"{name[1]}.py").write_text(block, encoding="utf-8")
+            monkeypatch.delitem(sys.modules, name[1], raising=False)
     return tmp_path
+
+
+def test_the_page_on_your_own_parts_runs(beside_configs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, object] = {}
+    for block in blocks("python", (ROOT / "docs" / "your_own.md").read_text("utf-8")):
+        exec(compile(block, "your_own.md", "exec"), names)
+    out = capsys.readouterr().out
+    assert "FAILED" not in out
+    assert "signal / noise" in out
 
 
 def test_the_python_runs(beside_configs: Path, capsys: pytest.CaptureFixture[str]) -> None:

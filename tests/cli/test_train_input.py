@@ -156,10 +156,17 @@ def test_foreign_ckpt(case: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "x.ckpt is not one" in refusal(capsys, ["fit", "--ckpt_path", "x.ckpt"])
 
 
-@pytest.mark.parametrize("content", [{"state_dict": {}}, {"a": torch.zeros(1)}, torch.zeros(3)])
-def test_torch_file_that_is_no_ckpt(content: object, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ({"state_dict": {}}, "x.ckpt was not written by fit"),
+        ({"a": torch.zeros(1)}, "x.ckpt is not one"),
+        (torch.zeros(3), "x.ckpt is not one"),
+    ],
+)
+def test_torch_file_that_is_no_ckpt(content: object, why: str, capsys: pytest.CaptureFixture[str]) -> None:
     torch.save(content, "x.ckpt")
-    assert "x.ckpt is not one" in refusal(capsys, ["test", "--ckpt_path", "x.ckpt"])
+    assert why in refusal(capsys, ["test", "--ckpt_path", "x.ckpt"])
 
 
 def test_evaluation_needs_a_ckpt(capsys: pytest.CaptureFixture[str]) -> None:

@@ -145,10 +145,9 @@ def test_every_layer_has_a_number_for_each_epoch() -> None:
     assert health.layers["fc"]["activation_scale"][-1] > 0
 
 
-def test_float_layers_have_no_statistics() -> None:
-    health = Health()
-    fitted(health, quantization=Quantization(32, 32, 32, 32))
-    assert health.layers == {}
+def test_a_float_network_is_refused_before_the_training() -> None:
+    with pytest.raises(ValueError, match="Health needs a LightningModule with a quantized network, got a Cl"):
+        fitted(Health(), quantization=Quantization(32, 32, 32, 32))
 
 
 def test_each_layer_and_kind_is_named_once(caplog: pytest.LogCaptureFixture) -> None:

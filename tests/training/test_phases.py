@@ -15,7 +15,7 @@ from qat.quantizers import Quantizer, Scale
 from qat.training import Classifier
 from qat.training.phases import Phases
 
-LEARNED = Quantization(2, 2, weight_scale="learned", activation_scale="learned")
+LEARNED = Quantization(2, 2, 4, 4, weight_scale="learned", activation_scale="learned")
 PLAN = {"float_epochs": 1, "freeze_epoch": 2, "freeze_batchnorm_epoch": 3}
 
 
