@@ -25,6 +25,7 @@ static int32_t logits[3];
 int main(void) {
   while (fread(frame, 1, 256, stdin) == 256) {
     predict_pixels(frame, logits);
+    predict_pixels(frame, logits); /* the frame is as it was */
     fwrite(logits, 4, 3, stdout);
   }
   return 0;
