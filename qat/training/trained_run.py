@@ -82,9 +82,9 @@ def load_run(
         raise ValueError(f"data must be named with --data, for {folder} holds no config.yaml or result.json")
     data_root = data_root or known.get("data_root")
     if model is not None:
-        network = load_network(model, argument, file)
+        network, epochs = load_network(model, argument, file)
         names = ImageData(data, data_root).class_names  # type: ignore[arg-type]
-        return TrainedRun(network, None, file, data, data_root, names, f"weights of {file}")
+        return TrainedRun(network, None, file, data, data_root, names, f"weights of {file}{epochs}")
     if settings is None:
         check_named_parts(content, file, OF_TRAINING)
         settings = content["hyper_parameters"]
@@ -95,9 +95,19 @@ def load_run(
     settings = settings | OF_TRAINING | {"checkpoint": []}
     classifier = build_from(content, f"{argument} {file}", Classifier, settings)
     load_state(content, file, classifier, argument)
-    note = f"weights of {file}, after {finished_epochs(content)} epochs{other}"
+    note = f"weights of {file}, after {finished_epochs(content)} epochs{_score(content, file)}{other}"
     network = classifier.eval().model
     return TrainedRun(network, classifier, file, data, data_root, classifier.class_names, note)
+
+
+def _score(content: dict[str, Any], file: Path) -> str:
+    """The validation accuracy of a best.ckpt, in words; other files hold that of earlier weights."""
+    scores = [
+        state["best_model_score"] for key, state in content.get("callbacks", {}).items() if key[:4] == "Best"
+    ]
+    if file.name != "best.ckpt" or len(scores) != 1 or scores[0] is None:
+        return ""
+    return f", with a validation accuracy of {100 * float(scores[0]):.2f} %"
 
 
 def _ckpt_file(run: Path, ckpt: str | None) -> tuple[Path, str]:
