@@ -14,7 +14,7 @@ from qat.training.resuming import finished_epochs
 
 
 def load_network(model: str, argument: str, path: Path) -> tuple[nn.Module, str]:
-    """The network that a function builds, in eval mode, with the weights of a .ckpt file; its epochs in words.
+    """The network that a function builds, in eval mode, with the weights of a .ckpt file, and its epochs.
 
     Args:
         model: the import path of a function without arguments that returns the network, quantized.
