@@ -45,6 +45,28 @@ def load_network(model: str, argument: str, path: Path) -> tuple[nn.Module, str]
     return network.eval(), epochs
 
 
+def user_images(data: str) -> tuple[Tensor, Tensor]:
+    """The test images `(N, C, H, W)` and labels `(N,)` that a function returns; `data` is its import path."""
+    rule = f"data {data} must be a function without arguments that returns images (N, C, H, W) and labels"
+    try:
+        found = imported("data", data)()
+    except TypeError as error:
+        raise ValueError(f"{rule}: {one_line(error)}") from error
+    if not isinstance(found, tuple | list) or [type(x) for x in found] != [Tensor, Tensor]:
+        raise ValueError(f"{rule}; got a {type(found).__name__}")
+    images, labels = found
+    if (
+        images.dim() != 4
+        or not images.is_floating_point()
+        or len(images) < 2
+        or labels.shape != images.shape[:1]
+    ):
+        raise ValueError(
+            f"{rule}, as floats, at least 2; got shapes {tuple(images.shape)}, {tuple(labels.shape)}"
+        )
+    return images, labels
+
+
 def _state(argument: str, path: Path) -> tuple[dict[str, Tensor], str]:
     try:
         damaged = find_damage(path.read_bytes()) if is_zipfile(path) else None

@@ -200,6 +200,12 @@ def build():
 def plain():
     return LeNet()
 
+def images():
+    return torch.rand(20, 1, 28, 28), torch.arange(20) % 10
+
+def unlabelled():
+    return torch.rand(20, 1, 28, 28)
+
 def needs(argument):
     return build()
 """
@@ -239,10 +245,19 @@ def test_the_network_of_another_lightning_module(
     assert "same class 1000 of 1000" in out
 
 
+def test_the_data_of_a_user(foreign: str, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["foreign.ckpt", "--model", foreign, "--data", "foreign_net.images", "--format", "npz"])
+    assert "same class 20 of 20" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["foreign.ckpt", "--data", "mnist5k"], "give --model"),
+        (
+            ["foreign.ckpt", "--model", "foreign_net.build", "--data", "foreign_net.unlabelled"],
+            "data foreign_net.unlabelled must be a function without arguments that returns images",
+        ),
         (["foreign.ckpt", "--model", "foreign_net.build"], "data must be named with --data"),
         (
             ["two.ckpt", "--model", "foreign_net.build", "--data", "mnist5k"],
