@@ -65,7 +65,8 @@ def export(
         ckpt: best, last, or a .ckpt file; by default the best of the run, or the last if it has no best.
         model: For a .ckpt file of another LightningModule: import path of a function without arguments
             that returns the quantized network, such as my_module.build.
-        data: Name of the data set, if it is not stored in the folder of the run.
+        data: Name of the data set, if it is not stored in the folder of the run. With model also an import
+            path of a function that returns test images and labels, such as my_module.test_set.
         data_root: Folder of the data; by default the one that the run used.
         modules: Modules to import first, with commas: those of a user-defined network or rounding.
     """

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from qat.data import ImageData, data_shape
+from qat.names import is_import_path
 from qat.training.ckpt import OF_TRAINING, build_from, load_state, read_ckpt
 from qat.training.classifier import Classifier
-from qat.training.foreign import load_network
+from qat.training.foreign import load_network, user_images
 from qat.training.named_parts import check_named_parts
 from qat.training.resuming import finished_epochs
 from qat.yaml_file import read_yaml
@@ -40,6 +41,8 @@ class TrainedRun:
 
         Raises ValueError if the data has other classes than the run.
         """
+        if is_import_path(self.data):
+            return user_images(self.data)
         data = ImageData(self.data, self.data_root)  # type: ignore[arg-type] # it checks the name
         if self.classifier:
             self.classifier.name_classes(data.class_names, "the data")
@@ -61,7 +64,8 @@ def load_run(
     Args:
         run: the folder or the file.
         ckpt: `best`, `last` or a file; by default the best of the folder, or the last where there is no best.
-        data: the name of the data set; by default that of the run.
+        data: the name of the data set; by default that of the run. Or the import path of a function without
+            arguments that returns test images (N, C, H, W) and labels (N,).
         data_root: its folder; by default that of the run.
         model: the import path of a function that returns the quantized network, for a .ckpt file of another
             LightningModule.
@@ -82,9 +86,10 @@ def load_run(
         raise ValueError(f"data must be named with --data, for {folder} holds no config.yaml or result.json")
     data_root = data_root or known.get("data_root")
     if model is not None:
-        network = load_network(model, argument, file)
-        names = ImageData(data, data_root).class_names  # type: ignore[arg-type]
-        return TrainedRun(network, None, file, data, data_root, names, f"weights of {file}")
+        network, epochs = load_network(model, argument, file)
+        known_data = not is_import_path(data)
+        names = ImageData(data, data_root).class_names if known_data else None  # type: ignore[arg-type]
+        return TrainedRun(network, None, file, data, data_root, names, f"weights of {file}{epochs}")
     if settings is None:
         check_named_parts(content, file, OF_TRAINING)
         settings = content["hyper_parameters"]
@@ -95,9 +100,19 @@ def load_run(
     settings = settings | OF_TRAINING | {"checkpoint": []}
     classifier = build_from(content, f"{argument} {file}", Classifier, settings)
     load_state(content, file, classifier, argument)
-    note = f"weights of {file}, after {finished_epochs(content)} epochs{other}"
+    note = f"weights of {file}, after {finished_epochs(content)} epochs{_score(content, file)}{other}"
     network = classifier.eval().model
     return TrainedRun(network, classifier, file, data, data_root, classifier.class_names, note)
+
+
+def _score(content: dict[str, Any], file: Path) -> str:
+    """The validation accuracy of a best.ckpt, in words; other files hold that of earlier weights."""
+    scores = [
+        state["best_model_score"] for key, state in content.get("callbacks", {}).items() if key[:4] == "Best"
+    ]
+    if file.name != "best.ckpt" or len(scores) != 1 or scores[0] is None:
+        return ""
+    return f", with a validation accuracy of {100 * float(scores[0]):.2f} %"
 
 
 def _ckpt_file(run: Path, ckpt: str | None) -> tuple[Path, str]:

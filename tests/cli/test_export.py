@@ -44,7 +44,8 @@ def test_onnx(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     equal = "same class 1000 of 1000, within 1e-4 1000, equal 1000, largest difference 0"
     assert out[0].startswith("written to model.onnx: ")
     best = run / "checkpoints" / "best.ckpt"
-    assert out[1] == f"weights of {best}, after 1 epochs (--ckpt last takes checkpoints/last.ckpt)"
+    assert out[1].startswith(f"weights of {best}, after 1 epochs, with a validation accuracy of ")
+    assert out[1].endswith(" % (--ckpt last takes checkpoints/last.ckpt)")
     assert out[2] == f"onnxruntime, optimizations off: {equal}"
     assert out[4] == "no image differs"
     said = {p.key: p.value for p in onnx.load("model.onnx").metadata_props}
@@ -199,6 +200,12 @@ def build():
 def plain():
     return LeNet()
 
+def images():
+    return torch.rand(20, 1, 28, 28), torch.arange(20) % 10
+
+def unlabelled():
+    return torch.rand(20, 1, 28, 28)
+
 def needs(argument):
     return build()
 """
@@ -216,7 +223,13 @@ def foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     network = foreign_net.build()
     network(torch.rand(8, 1, 28, 28))
     state = {f"net.{key}": x for key, x in network.state_dict().items()} | {"metric": torch.zeros(1)}
-    torch.save({"state_dict": state, "epoch": 1}, "foreign.ckpt")
+    progress = {"epoch_progress": {"current": {"completed": 2}}}
+    ckpt = {"state_dict": state, "epoch": 1, "loops": {"fit_loop": progress}}
+    torch.save(ckpt, "foreign.ckpt")
+    written = Path("foreign.ckpt").read_bytes()
+    Path("damaged.ckpt").write_bytes(written[:9000] + bytes([written[9000] ^ 1]) + written[9001:])
+    torch.save({"state_dict": {key.replace("head.0.", "first."): x for key, x in state.items()}}, "less.ckpt")
+    torch.save(ckpt | {"hyper_parameters": {"activation": torch.nn.ReLU()}}, "unsafe.ckpt")
     torch.save(network.state_dict(), "plain.pt")
     torch.save({"state_dict": state | {key.replace("net", "ema"): x for key, x in state.items()}}, "two.ckpt")
     return "foreign_net.build"
@@ -228,16 +241,31 @@ def test_the_network_of_another_lightning_module(
 ) -> None:
     main([file, "--model", foreign, "--data", "mnist5k"])
     out = capsys.readouterr().out
-    assert f"weights of {file}" in out
+    assert f"weights of {file}{', after 2 epochs' if file == 'foreign.ckpt' else ''}\n" in out
     assert "same class 1000 of 1000" in out
+
+
+def test_the_data_of_a_user(foreign: str, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["foreign.ckpt", "--model", foreign, "--data", "foreign_net.images", "--format", "npz"])
+    assert "same class 20 of 20" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["foreign.ckpt", "--data", "mnist5k"], "give --model"),
+        (
+            ["foreign.ckpt", "--model", "foreign_net.build", "--data", "foreign_net.unlabelled"],
+            "data foreign_net.unlabelled must be a function without arguments that returns images",
+        ),
         (["foreign.ckpt", "--model", "foreign_net.build"], "data must be named with --data"),
-        (["two.ckpt", "--model", "foreign_net.build", "--data", "mnist5k"], "it holds it 2 times"),
+        (
+            ["two.ckpt", "--model", "foreign_net.build", "--data", "mnist5k"],
+            "2 times (net., ema.); let the function return",
+        ),
+        (["damaged.ckpt", "--model", "foreign_net.build", "--data", "mnist5k"], "is damaged"),
+        (["unsafe.ckpt", "--model", "foreign_net.build", "--data", "mnist5k"], "must be plain values"),
+        (["less.ckpt", "--model", "foreign_net.build", "--data", "mnist5k"], "nearest: net."),
         (["foreign.ckpt", "--model", "foreign_net.plain", "--data", "mnist5k"], "without quantizers"),
         (["foreign.ckpt", "--model", "foreign_net.needs", "--data", "mnist5k"], "without arguments"),
         (["foreign.ckpt", "--model", "foreign_net.bild", "--data", "mnist5k"], "nearest: build"),

@@ -1,11 +1,11 @@
 /* A neural network in integers, exported by qat. C99; no heap, no floating point, no library.
 
    int predict(const uint8_t *input, int32_t *logits);
-   int predict_pixels(uint8_t *pixels, int32_t *logits);
+   int predict_pixels(const uint8_t *pixels, int32_t *logits);
 
    return the class: the first with the largest logit.
    pixels: bytes 0..255 of the same shape; a byte p means the value p / 255, as in training.
-           ${"They are replaced by their codes, in place." if table else "They are the codes."}
+           ${"A table replaces each byte by its code as it is read." if table else "They are the codes."}
    input:  ${steps[0].shape[0] * steps[0].shape[1] * steps[0].shape[2]} codes of ${steps[0].shape | join(" x ")}, as C, H, W.
            The code of a value x is round(x / ${steps[0].settings.scale}), half to even, clamped to ${steps[0].settings.low}..${steps[0].settings.high}, minus ${steps[0].settings.low}.
    logits: ${steps[-1].shape[0]} integers in units of ${program.output_scale}.
@@ -45,6 +45,15 @@ static int32_t clamped(int64_t code, int32_t low, int32_t high) {
 
 static uint8_t arena[${[arena, 1] | max}];
 static const uint8_t *input_codes;
+{% if table %}
+/* The code of each pixel byte, as predict takes it. */
+static const uint8_t code_of_pixel[256] = {${table | join(", ")}};
+static int reads_pixels;
+
+static int input_at(int32_t i) {
+  return reads_pixels ? code_of_pixel[input_codes[i]] : input_codes[i];
+}
+{% endif %}
 {% for slot, length in rows %}
 static int8_t row${slot}[${length}];
 {% endfor %}
@@ -53,7 +62,8 @@ static int32_t wide${number}[${size}];
 {% endfor %}
 {#- The element of a step's array that belongs to channel c, row y and column x. #}
 {% macro element(n, c="c", y="y", x="x") -%}
-  ${stored[n].array}[(${c} * ${steps[n].shape[1]} + ${y}) * ${steps[n].shape[2]} + ${x}]
+  {% set index = "(%s * %s + %s) * %s + %s" % (c, steps[n].shape[1], y, steps[n].shape[2], x) %}
+${"input_at(%s)" % index if table and stored[n].array == "input_codes" else "%s[%s]" % (stored[n].array, index)}
 {%- endmacro %}
 {# One of the codes of a step minus a zero point. #}
 {% macro code(n, zero, c="c", y="y", x="x") -%}
@@ -172,12 +182,7 @@ const char *predict_class_name(int number) {
 }
 {% endif %}
 
-{% if table %}
-/* The code of each pixel byte, as predict takes it. */
-static const uint8_t code_of_pixel[256] = {${table | join(", ")}};
-
-{% endif %}
-int predict(const uint8_t *input, int32_t *logits) {
+${"static int run" if table else "int predict"}(const uint8_t *input, int32_t *logits) {
   int best = 0;
   input_codes = input;
 {% for number in (places | list + wide | list) | sort %}
@@ -188,10 +193,17 @@ int predict(const uint8_t *input, int32_t *logits) {
     if (logits[i] > logits[best]) best = i;
   return best;
 }
-
-int predict_pixels(uint8_t *pixels, int32_t *logits) {
 {% if table %}
-  for (int32_t i = 0; i < ${steps[0].shape[0] * steps[0].shape[1] * steps[0].shape[2]}; ++i) pixels[i] = code_of_pixel[pixels[i]];
+
+int predict(const uint8_t *input, int32_t *logits) {
+  reads_pixels = 0;
+  return run(input, logits);
+}
 {% endif %}
-  return predict(pixels, logits);
+
+int predict_pixels(const uint8_t *pixels, int32_t *logits) {
+{% if table %}
+  reads_pixels = 1;
+{% endif %}
+  return ${"run" if table else "predict"}(pixels, logits);
 }

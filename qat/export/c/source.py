@@ -52,8 +52,8 @@ class CSource:
 def write_c(model: IntegerModel, path: str | Path, class_names: Sequence[str] | None = None) -> CSource:
     """Write a network in integers as one C99 file with `int predict(const uint8_t *input, int32_t *logits)`.
 
-    `predict` takes the codes of the input; `predict_pixels` takes pixel bytes, and first replaces them by
-    their codes where they differ, with a table of 256 bytes.
+    `predict` takes the codes of the input; `predict_pixels` takes pixel bytes, and reads them through a table
+    of 256 bytes where they differ from their codes.
 
     It includes <stdint.h> alone, and gives the predictions and logits of `model` to the last bit. With class
     names it has `const char *predict_class_name(int number)` too. The file is written whole or not at all.

@@ -1,7 +1,7 @@
 """The trained network in integers alone, run on the CPU as the reference for what is deployed."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ class IntegerAgreement:
     """The integer network against the trained one."""
 
     logits: Agreement  # `equal` means to the last bit
-    integers: IntArray  # the logits of the integer network, (N, classes)
+    integers: IntArray = field(repr=False)  # the logits of the integer network, (N, classes)
     codes: dict[str, tuple[int, int]]  # by quantizer of activations: how many differ, and how many there are
 
     @property
@@ -62,6 +62,9 @@ class IntegerModel:
         self.model = model
         self.program: Program = lower(model, shape)
         self._network = self.program.for_reader()
+
+    def __repr__(self) -> str:
+        return f"IntegerModel({self.program})"
 
     def codes(self, images: Tensor) -> IntArray:
         """The codes of the input. Shape: `(N, C, H, W)` -> the same."""

@@ -24,7 +24,8 @@ class Step:
     inputs: tuple[int, ...]  # the steps whose integers it takes
     shape: Shape  # of its output for one image
     settings: dict[str, Any] = field(default_factory=dict)  # numbers and lists of numbers
-    arrays: dict[str, IntArray] = field(default_factory=dict)  # in the order in which the reader takes them
+    # In the order in which the reader takes them.
+    arrays: dict[str, IntArray] = field(default_factory=dict, repr=False)
 
     @property
     def packed_weight(self) -> bytes:
@@ -48,7 +49,7 @@ class Accumulator:
     exact: bool  # whether float32 computes them without rounding, the bias included: none exceeds 2^24
 
 
-@dataclass
+@dataclass(repr=False)
 class Program:
     """The steps in their order, and what is proved of the sums."""
 
@@ -60,6 +61,9 @@ class Program:
     rounded: list[str] = field(default_factory=list)
     # Layers whose residual sum or average float32 may round, so that it differs from integers.
     inexact: list[str] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        return f"Program({len(self.steps)} steps, is_exact={self.is_exact})"
 
     @property
     def is_exact(self) -> bool:
