@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from qat.export.readiness import check_ready
+from qat.gradients import round_ewgs
 from qat.layers import (
     QuantConv1d,
     QuantConv2d,
@@ -118,6 +119,64 @@ def test_codes_of_a_deployable_layer_are_of_its_folded_weight() -> None:
     assert torch.equal(codes * scale, layer.weight_quantizer(layer.effective_weight))
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
+def test_codes_in_another_dtype(dtype: torch.dtype) -> None:
+    layer = QuantConv2d(3, 4, 3, weight_bits=4, activation_bits=4, dtype=dtype)
+    layer(torch.rand(2, 3, 5, 5, dtype=dtype)).sum().backward()
+    codes, scale, _ = weight_codes(layer)
+    assert torch.equal((codes * scale).to(dtype), layer.weight_quantizer(layer.weight))
+
+
+def test_layers_on_the_meta_device() -> None:
+    options: dict[str, Any] = {"activation_bits": 4, "activation_scale": "learned", "device": "meta"}
+    layer = QuantLinear(3, 4, weight_bits=4, weight_scale="learned", **options)
+    assert all(p.is_meta for p in layer.parameters())
+
+
+def replaced(quantizer: Quantizer) -> Quantizer:
+    quantizer.forward = lambda x, relu=False: x * 1.37  # type: ignore[method-assign]
+    return quantizer
+
+
+class OtherCodes(Quantizer):
+    def _composed(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        codes, scale, zero_point = super()._composed(x)
+        return codes + 0.5, scale, zero_point
+
+
+@pytest.mark.parametrize("kind", ["shifted", "replaced", "other codes"])
+def test_no_codes_are_taken_of_a_quantizer_with_code_of_its_own(kind: str) -> None:
+    parts: Any = IntGrid(4), ObservedScale(7, "max"), round_ewgs
+    made = {
+        "shifted": Shifted(*parts),
+        "replaced": replaced(Quantizer(*parts)),
+        "other codes": OtherCodes(*parts),
+    }
+    layer = QuantLinear(16, 4, weight_quantizer=made[kind], activation_bits=4)
+    x = torch.randn(8, 16, requires_grad=True)
+    (plain,) = torch.autograd.grad(layer(x).square().sum(), x)
+    with packed_activations():
+        loss = layer(x).square().sum()
+    assert torch.equal(torch.autograd.grad(loss, x)[0], plain)
+    with pytest.raises(ValueError, match="weight_codes needs a weight_quantizer without a forward"):
+        weight_codes(layer)
+    with pytest.raises(ValueError, match=r"weight_quantizer is a \w+ with a forward of its own"):
+        check_ready(nn.Sequential(layer))
+
+
+def test_codes_need_an_enabled_quantizer() -> None:
+    layer: Any = QuantLinear(4, 4, weight_bits=4)
+    layer.weight_quantizer.enabled = False
+    with pytest.raises(ValueError, match="needs an enabled weight_quantizer"):
+        weight_codes(layer)
+
+
+@pytest.mark.parametrize("change", [freeze, unfreeze])
+def test_a_float_model_has_no_scale_to_freeze(change: Any) -> None:
+    with pytest.raises(ValueError, match="holds no Quantizer"):
+        change(nn.Linear(2, 2))
+
+
 @pytest.mark.parametrize("layer", [nn.Linear(2, 2), nn.ReLU(), QuantLinear(2, 2, activation_bits=4)])
 def test_codes_need_a_quantized_weight(layer: nn.Module) -> None:
     with pytest.raises(ValueError, match="weight_codes needs a layer with a quantized weight"):
@@ -137,6 +196,9 @@ def test_codes_need_a_quantized_weight(layer: nn.Module) -> None:
             lambda: QuantLinear(3, 4, weight_bits=4, weight_quantizer=nn.Identity()),
             "weight_bits has no effect",
         ),
+        (lambda: QuantLinear(3, 4, rounding="ewgs"), "rounding has no effect without bits"),
+        (lambda: QuantLinear(3, 4, weight_bits=32, power_of_two=True), "power_of_two has no effect"),
+        (lambda: QuantLinear(3, 4, weight_quantizer=4), "weight_quantizer must be a module, got 4"),
         (lambda: QuantReLU(), "QuantReLU needs either activation_bits or a quantizer; got neither"),
         (lambda: QuantReLU(nn.Identity(), activation_bits=4), "got both"),
         (lambda: QuantReLU(activation_bits=11), "activation_bits must be one of"),
@@ -146,6 +208,11 @@ def test_codes_need_a_quantized_weight(layer: nn.Module) -> None:
 def test_wrong_options(make: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_32_bits_are_float() -> None:
+    layer: Any = QuantLinear(4, 4, weight_bits=32, activation_bits=32)
+    assert type(layer.weight_quantizer) is type(layer.input_quantizer) is nn.Identity
 
 
 def test_signs_of_activations() -> None:
