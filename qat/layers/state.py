@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from qat.layers.layer import QuantLayer
-from qat.quantizers import Quantizer, Scale, follows_formula
+from qat.quantizers import IntGrid, Quantizer, Scale, follows_formula
 
 
 class WeightCodes(NamedTuple):
@@ -56,7 +56,7 @@ def freeze(model: nn.Module) -> None:
     """Freeze the scales of all quantizers of a model: no batch, no weight and no optimizer changes them.
 
     Those of the weights are measured once more first, because the optimizer may have stepped since the last
-    forward.
+    forward. A user-defined quantizer that is no `Quantizer` stays as it is.
 
     Raises:
         ValueError: the model holds no `Quantizer`.
@@ -87,5 +87,11 @@ def scale_parameters(model: nn.Module) -> list[nn.Parameter]:
 
     They should have no weight decay, and often a lower learning rate than the weights.
     """
-    scales = [module for module in model.modules() if isinstance(module, Scale)]
-    return list(dict.fromkeys(p for scale in scales for p in scale.parameters()))
+    found: list[nn.Parameter] = []
+    for module in model.modules():
+        own = getattr(module, "scale", None)
+        if isinstance(module, Scale):
+            found += module.parameters()
+        elif isinstance(own, nn.Parameter) and isinstance(getattr(module, "grid", None), IntGrid):
+            found.append(own)  # of a user-defined quantizer
+    return list(dict.fromkeys(found))

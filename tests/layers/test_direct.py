@@ -1,12 +1,14 @@
 """Layers that are made with their bits equal those that `quantize` makes; what is read from them."""
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from qat.export import IntegerModel, export_onnx
 from qat.export.readiness import check_ready
 from qat.gradients import round_ewgs
 from qat.layers import (
@@ -343,3 +345,31 @@ def test_learned_scales_leave_the_wide_ends_observed() -> None:
 def test_every_layer_is_made_the_same_way() -> None:
     kinds = {direct for _, direct, _, _ in LAYERS.values()}
     assert kinds == {k for k in QuantLayer.__subclasses__() if not k.__name__.startswith("Deployable")}
+
+
+@pytest.mark.slow
+def test_a_network_of_layers_is_exported(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = Written()
+    model(X)
+    model.eval()
+    export_onnx(model, X, tmp_path / "model.onnx")  # verifies the file
+    integers = IntegerModel(model, (1, 8, 8))
+    assert torch.equal(torch.as_tensor(integers.predict(X)), model(X).argmax(1))
+
+
+class LearnedStep(nn.Module):
+    grid = IntGrid(4)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(0.1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x / self.scale).round().clamp(-7, 7) * self.scale
+
+
+def test_the_learned_scale_of_a_quantizer_of_the_user_is_listed() -> None:
+    quantizer = LearnedStep()
+    model = nn.Sequential(QuantLinear(4, 4, weight_quantizer=quantizer, input_quantizer=quantizer))
+    assert [p is quantizer.scale for p in scale_parameters(model)] == [True]
