@@ -52,6 +52,8 @@ class Summary:
     weight_bytes: int  # of all weights; a shared weight is counted once
     float_bytes: int  # of the same weights in 32 bits
     notes: dict[str, str] = field(default_factory=dict)  # a quantized module -> what is wrong with its scale
+    # Layers whose input stays float until they quantize it (a sum, an average) -> its bytes for one sample.
+    float_before: dict[str, int] = field(default_factory=dict)
 
     @property
     def macs(self) -> int:
@@ -78,6 +80,9 @@ class Summary:
         formats = [f"{{:{align}{width}}}" for align, width in zip(ALIGNMENT, widths, strict=True)]
         text = ["  ".join(formats).format(*line).rstrip() for line in table]
         text += [f"left float: {name}: {why}" for name, why in self.left_float.items()]
+        if self.float_before:
+            floats = "; ".join(f"{name} {size:,}" for name, size in self.float_before.items())
+            text.append(f"float until the layer itself quantizes it, bytes of a sample: {floats}")
         text += [f"runs in training only: {name}" for name in self.not_run]
         text += [f"note: {name}: {note}" for name, note in self.notes.items()]
         return "\n".join(text)
@@ -112,6 +117,7 @@ def summary(model: nn.Module, example: Tensor | tuple[Any, ...]) -> Summary:
         sum(row.weight_bytes for row in stored.values()),
         sum(row.float_bytes for row in stored.values()),
         _notes(model, trace),
+        _float_before(model, trace),
     )
 
 
@@ -153,6 +159,15 @@ def _left_float(model: nn.Module, trace: ModelTrace, rows: list[LayerCost]) -> d
         why = "ran as a function, not as a module; its MACs are not counted"
         left[f"{name or 'the model itself'}: {function}"] = why
     return left
+
+
+def _float_before(model: nn.Module, trace: ModelTrace) -> dict[str, int]:
+    found = {}
+    for name, consumer in trace.consumers.items():
+        own: Any = getattr(model.get_submodule(name), "input_quantizer", None)
+        if isinstance(own, Quantizer) and any(properties.upstream for properties in consumer.properties):
+            found[name] = FLOAT // 8 * consumer.samples[0][0].numel()
+    return found
 
 
 def _notes(model: nn.Module, trace: ModelTrace) -> dict[str, str]:

@@ -54,8 +54,8 @@ class Classifier(ResumableModule):
         checkpoint: glob patterns of module names; these blocks are recomputed in the backward.
         pack: save the outputs of quantizers as packed codes until the backward. This only reduces memory;
             results do not change.
-        compile: compile the network with `torch.compile`. Compiling takes about a minute, so it is
-            useful for long runs. Not possible together with `pack`.
+        compile: compile the network with `torch.compile`. Compiling takes one minute to several (many layers,
+            learned scales), so it is useful for long runs. Not possible together with `pack`.
         optimizer: `adamw`, or `sgd` with Nesterov momentum 0.9.
         learning_rate: peak of the one-cycle schedule, > 0.
         weight_decay: weight decay of convolution and linear weights, >= 0. It changes a weight even if its

@@ -36,12 +36,9 @@ def require_quantizers(module: LightningModule, callback: object) -> None:
     """Raise ValueError if a callback for quantized networks would have nothing to do."""
     if not has_quantizers(module):
         name = type(callback).__name__
-        rule = (
-            f"{name} needs a LightningModule with a quantized network, got a {type(module).__name__} without"
-        )
-        raise ValueError(
-            f"{rule}; call quantize(...) in its __init__ or configure_model, or leave {name} out"
-        )
+        got = f"got a {type(module).__name__} without quantizers"
+        remedy = f"call quantize(...) in its __init__ or configure_model, or leave {name} out"
+        raise ValueError(f"{name} needs a LightningModule with a quantized network, {got}; {remedy}")
 
 
 def build_network(

@@ -296,3 +296,26 @@ def test_a_function_that_a_graph_hides_is_an_error_there() -> None:
     model = quantize(LeNetOfFunctions(), CONFIGS["W4A4"], IMAGES)
     with pytest.raises(RuntimeError, match=r"LeNetOfFunctions calls torch\.relu_ or the like"):
         torch.compile(model, backend="aot_eager", fullgraph=True)(IMAGES)
+
+
+class SumOfFloats(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.next, self.fc = nn.Conv2d(1, 4, 3), nn.Conv2d(4, 4, 1), nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.relu(self.conv(x))
+        return self.fc((x + self.next(x)).mean((2, 3)))
+
+
+def test_what_stays_float_between_layers_is_named_with_its_cost(tmp_path: Path) -> None:
+    model = quantize(SumOfFloats(), CONFIGS["W4A4"], IMAGES)
+    model(IMAGES)
+    found = summary(model.eval(), IMAGES)
+    assert found.float_before == {"fc": 16}
+    assert "float until the layer itself quantizes it, bytes of a sample: fc 16" in str(found)
+    source = write_c(IntegerModel(model, (1, 16, 16)), tmp_path / "model.c")
+    assert source.wide == {"the model itself": 4 * 4 * 14 * 14}
+    assert source.ram > sum(source.wide.values())
+    assert "RAM" in str(source)
+    assert "for values that no quantizer rounds: the model itself 3,136" in str(source)

@@ -145,7 +145,8 @@ def test_a_recurrent_layer_is_listed_as_float(kind: type[nn.Module]) -> None:
 
 def test_as_text() -> None:
     lines = str(summary(small(Quantization(power_of_two=True)), torch.rand(2, 3, 8, 8))).splitlines()
-    assert len(lines) == 1 + 4 + 2
+    assert len(lines) == 1 + 4 + 2 + 1
+    assert lines.pop().startswith("float until the layer itself quantizes it, bytes of a sample: ")
     assert (
         " ".join(lines[0].split()) == "layer kind W bits A bits rounding scale W/A MACs bit ops weight bytes"
     )

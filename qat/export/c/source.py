@@ -41,9 +41,12 @@ class CSource:
     flash: int  # bytes of its constants
     weights: int  # bytes of weights among them
     ram: int  # bytes of its static variables
+    wide: dict[str, int]  # the layers whose values stay float in training, in C 32 bits -> bytes among them
 
     def __str__(self) -> str:
-        return f"flash {self.flash:,} bytes ({self.weights:,} of weights) and code, RAM {self.ram:,} bytes"
+        text = f"flash {self.flash:,} bytes ({self.weights:,} of weights) and code, RAM {self.ram:,} bytes"
+        parts = "; ".join(f"{layer} {size:,}" for layer, size in self.wide.items())
+        return f"{text} (of these, for values that no quantizer rounds: {parts})" if parts else text
 
 
 def write_c(model: IntegerModel, path: str | Path, class_names: Sequence[str] | None = None) -> CSource:
@@ -71,7 +74,7 @@ def c_source(model: IntegerModel, class_names: Sequence[str] | None = None) -> C
         model.program, (model.pixel_codes() - lowest).tolist(), model.check_class_names(class_names)
     )
     text = TEMPLATES.get_template("network.c").render(vars(network))
-    return CSource(text, network.flash, network.weights, network.ram)
+    return CSource(text, network.flash, network.weights, network.ram, model.program.wide)
 
 
 def _check_bits(steps: list[Step]) -> None:

@@ -66,6 +66,12 @@ class Program:
         """Whether float32 rounds nothing, so that the trained model must give the same codes and logits."""
         return not self.rounded and not self.inexact and all(one.exact for one in self.accumulators)
 
+    @property
+    def wide(self) -> dict[str, int]:
+        """The values without a quantizer that C keeps in 32 bits, by layer: their bytes for one image."""
+        fine = [step for step in self.steps if step.layer.endswith("/fine")]
+        return {step.layer.removesuffix("/fine"): 4 * int(np.prod(step.shape)) for step in fine}
+
     def add(self, step: Step) -> int:
         """Append a step and return its number."""
         self.steps.append(step)
