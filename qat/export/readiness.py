@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from qat.layers import QuantActivation, QuantLayer
 from qat.layers.integer_forms import rounds_half_to_even
-from qat.quantizers import PowerOfTwo, Quantizer
+from qat.quantizers import PowerOfTwo, Quantizer, follows_formula
 
 
 def activation_quantizers(model: nn.Module) -> dict[str, Quantizer]:
@@ -42,9 +42,8 @@ def check_ready(model: nn.Module) -> None:
     activations = activation_quantizers(model)
     for name, module in model.named_modules():
         for part in ("weight_quantizer", "input_quantizer", "quantizer"):
-            if isinstance(module, QuantLayer | QuantActivation) and (
-                quantizer := getattr(module, part, None)
-            ):
+            quantizer = getattr(module, part, None)
+            if isinstance(module, QuantLayer | QuantActivation) and isinstance(quantizer, nn.Module):
                 _check_known(f"{name}.{part}", quantizer)
     for name, module in model.named_modules():
         if isinstance(module, Quantizer) and (why := _obstacle(module, name in activations)):
@@ -53,7 +52,7 @@ def check_ready(model: nn.Module) -> None:
 
 def _check_known(name: str, quantizer: nn.Module) -> None:
     """Refuse a user-defined quantizer, of which no file could hold what its forward computes."""
-    if isinstance(quantizer, nn.Identity) or type(quantizer).forward is Quantizer.forward:
+    if isinstance(quantizer, nn.Identity) or follows_formula(quantizer):
         return
     rule = f"{name} is a {type(quantizer).__name__} with a forward of its own, which no file can hold"
     raise ValueError(f"{rule}; put its rule into a scale or a rounding of a qat.quantizers.Quantizer")

@@ -19,9 +19,9 @@ class QuantLayer(nn.Module):
 
     Args:
         *args, **kwargs: the arguments of torch's layer, and these options, all of them by name:
-        weight_bits: bits of the weight, 1 to 8 or 16; None: it stays float.
-        activation_bits: bits of the input; None: the input stays as it is, because it is on a grid already
-            (after a `QuantReLU`), or float.
+        weight_bits: bits of the weight, 1 to 8 or 16; 32 or None: it stays float.
+        activation_bits: bits of the input; 32 or None: the input stays as it is, because it is on a grid
+            already (after a `QuantReLU`), or float.
         input_signed: whether the input may be negative, by default True; images in [0, 1] are not.
         rounding, weight_scale, activation_scale, weight_observer, activation_observer, power_of_two,
             asymmetric, per_channel: as for `Quantization`. The first training batch sets the scale of the
@@ -47,9 +47,16 @@ class QuantLayer(nn.Module):
         for operand, quantizer in (("weight", weight_quantizer), ("activation", input_quantizer)):
             used = config.weight_bits if operand == "weight" else config.activation_bits
             of_operand = OF_WEIGHTS if operand == "weight" else (*OF_ACTIVATIONS, "input_signed")
-            idle = [name for name in of_operand if name in given and given[name] is not None]
+            idle = [name for name in of_operand if given.get(name) is not None]
+            if quantizer is None:  # 32 bits are no quantizer
+                idle = [name for name in idle if name != f"{operand}_bits"]
+            elif not isinstance(quantizer, nn.Module):
+                argument = "weight_quantizer" if operand == "weight" else "input_quantizer"
+                raise ValueError(f"{argument} must be a module, got {quantizer!r}")
             if idle and (quantizer is not None or used == FLOAT):
-                instead = "their quantizer is given" if quantizer is not None else f"{operand}_bits are not"
+                instead = (
+                    "their quantizer is given" if quantizer is not None else f"{operand}_bits are not given"
+                )
                 raise ValueError(f"{idle[0]} has no effect in a {type(self).__name__}, because {instead}")
         if weight_quantizer is None:
             weight = self.effective_weight

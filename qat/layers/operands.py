@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from qat.layers.config import FLOAT, OVERRIDABLE, Quantization
+from qat.layers.config import FLOAT, OF_BOTH, OVERRIDABLE, Quantization
 from qat.quantizers import activation_quantizer, weight_quantizer
 
 OPTIONS = (*OVERRIDABLE, "input_signed")  # of a layer that is made with its bits
@@ -48,7 +48,7 @@ def quantizer_of_activation(
             asymmetric=config.asymmetric and signed,
             rounding=config.rounding_function,
         )
-    if not sample.any():
+    if sample.is_meta or not sample.any():
         quantizer.scale.unset = name  # zeros say nothing of the scale
     return quantizer
 
@@ -63,4 +63,7 @@ def split_options(kwargs: Mapping[str, Any]) -> tuple[Quantization, dict[str, An
     bits = {
         name: FLOAT if given.get(name) is None else given[name] for name in ("weight_bits", "activation_bits")
     }
+    used = given if all(width == FLOAT for width in bits.values()) else {}
+    if idle := [name for name in OF_BOTH if name in used]:
+        raise ValueError(f"{idle[0]} has no effect without bits: nothing is quantized")
     return Quantization(**{"input_signed": True} | given | bits), given, of_torch

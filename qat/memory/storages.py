@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 from qat.gradients import ROUNDINGS
 from qat.memory.codec import BoolCodec, GridCodec
 from qat.memory.versions import SavedVersion
-from qat.quantizers import Quantizer
+from qat.quantizers import Quantizer, follows_formula
 from qat.quantizers.keep_grid import keeps_grid
 from qat.quantizers.kernels import is_dense
 from qat.torch_private import StorageWeakRef, tensors_in, version_of, without_torch_function
@@ -164,9 +164,7 @@ def current() -> Packing | None:
 
 def _is_on_grid(module: nn.Module) -> TypeGuard[Quantizer]:
     """Whether the module's output must lie on its grid; a user-defined forward or rounding may leave it."""
-    if not isinstance(module, Quantizer) or type(module).forward is not Quantizer.forward:
-        return False
-    return module.rounding in ROUNDINGS.values()
+    return follows_formula(module) and module.rounding in ROUNDINGS.values()
 
 
 def _encoded(x: Tensor, storage_format: StorageFormat, computed: bool) -> Tensor:

@@ -11,6 +11,7 @@ from qat.quantizers.build import (
 )
 from qat.quantizers.compilation import build_kernels, compile_kernels, use_eager_kernels
 from qat.quantizers.dorefa import DorefaScale
+from qat.quantizers.formula import follows_formula
 from qat.quantizers.grid import IntGrid
 from qat.quantizers.learned import LearnedScale
 from qat.quantizers.observed import ObservedScale
@@ -39,6 +40,7 @@ __all__ = [
     "build_kernels",
     "check_state",
     "compile_kernels",
+    "follows_formula",
     "use_eager_kernels",
     "weight_quantizer",
 ]

@@ -1,13 +1,16 @@
 """Layers that are made with their bits equal those that `quantize` makes; what is read from them."""
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from qat.export import IntegerModel, export_onnx
 from qat.export.readiness import check_ready
+from qat.gradients import round_ewgs
 from qat.layers import (
     QuantConv1d,
     QuantConv2d,
@@ -118,6 +121,64 @@ def test_codes_of_a_deployable_layer_are_of_its_folded_weight() -> None:
     assert torch.equal(codes * scale, layer.weight_quantizer(layer.effective_weight))
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
+def test_codes_in_another_dtype(dtype: torch.dtype) -> None:
+    layer = QuantConv2d(3, 4, 3, weight_bits=4, activation_bits=4, dtype=dtype)
+    layer(torch.rand(2, 3, 5, 5, dtype=dtype)).sum().backward()
+    codes, scale, _ = weight_codes(layer)
+    assert torch.equal((codes * scale).to(dtype), layer.weight_quantizer(layer.weight))
+
+
+def test_layers_on_the_meta_device() -> None:
+    options: dict[str, Any] = {"activation_bits": 4, "activation_scale": "learned", "device": "meta"}
+    layer = QuantLinear(3, 4, weight_bits=4, weight_scale="learned", **options)
+    assert all(p.is_meta for p in layer.parameters())
+
+
+def replaced(quantizer: Quantizer) -> Quantizer:
+    quantizer.forward = lambda x, relu=False: x * 1.37  # type: ignore[method-assign]
+    return quantizer
+
+
+class OtherCodes(Quantizer):
+    def _composed(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        codes, scale, zero_point = super()._composed(x)
+        return codes + 0.5, scale, zero_point
+
+
+@pytest.mark.parametrize("kind", ["shifted", "replaced", "other codes"])
+def test_no_codes_are_taken_of_a_quantizer_with_code_of_its_own(kind: str) -> None:
+    parts: Any = IntGrid(4), ObservedScale(7, "max"), round_ewgs
+    made = {
+        "shifted": Shifted(*parts),
+        "replaced": replaced(Quantizer(*parts)),
+        "other codes": OtherCodes(*parts),
+    }
+    layer = QuantLinear(16, 4, weight_quantizer=made[kind], activation_bits=4)
+    x = torch.randn(8, 16, requires_grad=True)
+    (plain,) = torch.autograd.grad(layer(x).square().sum(), x)
+    with packed_activations():
+        loss = layer(x).square().sum()
+    assert torch.equal(torch.autograd.grad(loss, x)[0], plain)
+    with pytest.raises(ValueError, match="weight_codes needs a weight_quantizer without a forward"):
+        weight_codes(layer)
+    with pytest.raises(ValueError, match=r"weight_quantizer is a \w+ with a forward of its own"):
+        check_ready(nn.Sequential(layer))
+
+
+def test_codes_need_an_enabled_quantizer() -> None:
+    layer: Any = QuantLinear(4, 4, weight_bits=4)
+    layer.weight_quantizer.enabled = False
+    with pytest.raises(ValueError, match="needs an enabled weight_quantizer"):
+        weight_codes(layer)
+
+
+@pytest.mark.parametrize("change", [freeze, unfreeze])
+def test_a_float_model_has_no_scale_to_freeze(change: Any) -> None:
+    with pytest.raises(ValueError, match="holds no Quantizer"):
+        change(nn.Linear(2, 2))
+
+
 @pytest.mark.parametrize("layer", [nn.Linear(2, 2), nn.ReLU(), QuantLinear(2, 2, activation_bits=4)])
 def test_codes_need_a_quantized_weight(layer: nn.Module) -> None:
     with pytest.raises(ValueError, match="weight_codes needs a layer with a quantized weight"):
@@ -137,6 +198,9 @@ def test_codes_need_a_quantized_weight(layer: nn.Module) -> None:
             lambda: QuantLinear(3, 4, weight_bits=4, weight_quantizer=nn.Identity()),
             "weight_bits has no effect",
         ),
+        (lambda: QuantLinear(3, 4, rounding="ewgs"), "rounding has no effect without bits"),
+        (lambda: QuantLinear(3, 4, weight_bits=32, power_of_two=True), "power_of_two has no effect"),
+        (lambda: QuantLinear(3, 4, weight_quantizer=4), "weight_quantizer must be a module, got 4"),
         (lambda: QuantReLU(), "QuantReLU needs either activation_bits or a quantizer; got neither"),
         (lambda: QuantReLU(nn.Identity(), activation_bits=4), "got both"),
         (lambda: QuantReLU(activation_bits=11), "activation_bits must be one of"),
@@ -146,6 +210,11 @@ def test_codes_need_a_quantized_weight(layer: nn.Module) -> None:
 def test_wrong_options(make: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_32_bits_are_float() -> None:
+    layer: Any = QuantLinear(4, 4, weight_bits=32, activation_bits=32)
+    assert type(layer.weight_quantizer) is type(layer.input_quantizer) is nn.Identity
 
 
 def test_signs_of_activations() -> None:
@@ -276,3 +345,31 @@ def test_learned_scales_leave_the_wide_ends_observed() -> None:
 def test_every_layer_is_made_the_same_way() -> None:
     kinds = {direct for _, direct, _, _ in LAYERS.values()}
     assert kinds == {k for k in QuantLayer.__subclasses__() if not k.__name__.startswith("Deployable")}
+
+
+@pytest.mark.slow
+def test_a_network_of_layers_is_exported(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = Written()
+    model(X)
+    model.eval()
+    export_onnx(model, X, tmp_path / "model.onnx")  # verifies the file
+    integers = IntegerModel(model, (1, 8, 8))
+    assert torch.equal(torch.as_tensor(integers.predict(X)), model(X).argmax(1))
+
+
+class LearnedStep(nn.Module):
+    grid = IntGrid(4)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(0.1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x / self.scale).round().clamp(-7, 7) * self.scale
+
+
+def test_the_learned_scale_of_a_quantizer_of_the_user_is_listed() -> None:
+    quantizer = LearnedStep()
+    model = nn.Sequential(QuantLinear(4, 4, weight_quantizer=quantizer, input_quantizer=quantizer))
+    assert [p is quantizer.scale for p in scale_parameters(model)] == [True]

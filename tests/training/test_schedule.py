@@ -39,7 +39,7 @@ def test_only_matrices_decay() -> None:
     assert len(others["params"]) == len(list(model.parameters())) - 2
 
 
-LEARNED = Quantization(weight_scale="learned", activation_scale="pact", power_of_two=True)
+LEARNED = Quantization(weight_scale="learned", activation_scale="pact", power_of_two=True, first_last_bits=4)
 
 
 @pytest.mark.parametrize(("quantization", "count"), [(LEARNED, 4), (Quantization(), 0)])
