@@ -200,13 +200,14 @@ def plan_absorbing(model: nn.Module, args: tuple[Any, ...], specs: Sequence[Quan
         ValueError: a BatchNorm folds into no layer, or a layer is of a kind that integers do not reproduce.
     """
     for spec in specs:
-        kind = QUANT_LAYERS[type(model.get_submodule(spec.name))]
-        if kind not in DEPLOYABLE:
-            known = " and ".join(kind.__name__ for kind in DEPLOYABLE)
-            raise ValueError(f"deployable knows {known}, but {spec.name} is a {kind.__name__}")
+        kind = type(model.get_submodule(spec.name))
+        if QUANT_LAYERS[kind] not in DEPLOYABLE:
+            rule = f"deployable knows Conv2d and Linear, but {spec.name} is a {kind.__name__}"
+            raise ValueError(f"{rule}; use one of them, or leave deployable out")
     found = find_folds(model, args)
     for name, why in found.kept.items():
-        raise ValueError(f"deployable needs every BatchNorm folded, but {name} cannot be: {why}")
+        rule = f"deployable needs every BatchNorm folded, but {name} cannot be: {why}"
+        raise ValueError(f"{rule}; put it directly after a convolution or linear layer, or leave it out")
     return {layer: norm for norm, layer in found.folded.items()}
 
 

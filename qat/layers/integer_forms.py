@@ -178,7 +178,7 @@ class _Recorder(TorchFunctionMode):
         module = called_module(function, args, kwargs)
         if module is None:
             remedy = REMEDIES.get(function)
-            return f"{self.layer}: {name}" + (f" ({remedy})" if remedy else "")
+            return f"{self.layer}: {name.partition('.')[0]}" + (f" ({remedy})" if remedy else "")
         if found := obstacle(module):
             return f"{self.layer}: {found}"
         if of[0].is_raw and not isinstance(module, nn.Flatten):
@@ -203,7 +203,7 @@ def check_integer_forms(
     named = {name: f"{name}: {why}" if why else "" for name, why in whys.items()}
     recorder = _Recorder(model, args, buffers, named)
     output = run_example(model, args, buffers, False, recorder)
-    found = _reached(output, recorder) or _untraceable(model)
+    found = [*_reached(output, recorder), *_untraceable(model)]
     found += [
         f"{s.name}: the grid {{-1, +1}} of an activation (give it 2 bits)" for s in activations if _is_sign(s)
     ]

@@ -188,7 +188,7 @@ def test_what_does_not_go_with_it(settings: dict[str, Any], message: str) -> Non
             nn.Sequential(nn.BatchNorm2d(3), nn.Conv2d(3, 4, 3)),
             "^deployable needs every BatchNorm folded, but 0",
         ),
-        (nn.Sequential(nn.ConvTranspose2d(3, 4, 3)), "^deployable knows .*, but 0 is a QuantConvTranspose2d"),
+        (nn.Sequential(nn.ConvTranspose2d(3, 4, 3)), "^deployable knows .*, but 0 is a ConvTranspose2d"),
     ],
 )
 def test_layers_that_integers_do_not_reproduce(model: nn.Module, message: str) -> None:

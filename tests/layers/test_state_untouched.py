@@ -44,10 +44,10 @@ def assert_untouched(model: nn.Module, before: Any) -> None:
         (
             convnet(OneDimension(), nn.Conv1d(4, 2, 3)),
             deployable(),
-            "deployable knows .*, but 6 is a QuantConv1d",
+            "deployable knows .*, but 6 is a Conv1d",
         ),
-        (convnet(nn.ConvTranspose2d(4, 2, 3)), deployable(), "but 5 is a QuantConvTranspose2d"),
-        (convnet(nn.ConvTranspose2d(4, 4, 3, groups=2), nn.BatchNorm2d(4)), deployable(), "but 5 is a Quant"),
+        (convnet(nn.ConvTranspose2d(4, 2, 3)), deployable(), "but 5 is a ConvTranspose2d"),
+        (convnet(nn.ConvTranspose2d(4, 4, 3, groups=2), nn.BatchNorm2d(4)), deployable(), "but 5 is a ConvT"),
         (convnet(nn.ReLU(), nn.BatchNorm2d(4)), deployable(), "every BatchNorm folded, but 6 cannot be"),
         (convnet(), Quantization(layers={"conv": {"weight_bits": 2}}), "pattern 'conv' matches nothing"),
         (convnet(), Quantization(layers={"*": {}, "3": {"weight_bits": 2}}), "has no effect"),

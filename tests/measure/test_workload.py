@@ -26,7 +26,7 @@ def test_a_mode_is_what_its_flags_say(name: str) -> None:
     model, mode = Workload("resnet8", bits=2, scale="learned").build(MODES[name]), MODES[name]
     quantizers = [m for m in model.modules() if isinstance(m, Quantizer)]
     assert bool(quantizers) == mode.quantized
-    assert all(isinstance(q.scale, LearnedScale) for q in quantizers)
+    assert [isinstance(q.scale, LearnedScale) for q in quantizers] == [q.grid.bits == 2 for q in quantizers]
     assert {q.grid.bits for q in quantizers} <= {2, 8}
     last = MODES[name].channels_last
     assert model.stem[0].weight.is_contiguous(memory_format=torch.channels_last) == last
@@ -76,7 +76,9 @@ def test_every_model_of_the_package_is_in_the_help() -> None:
 
 def test_learned_is_a_mode_too() -> None:
     model = Workload("resnet8").build(MODES["qat, learned scales"])
-    assert all(isinstance(m.scale, LearnedScale) for m in model.modules() if isinstance(m, Quantizer))
+    quantizers = [m for m in model.modules() if isinstance(m, Quantizer)]
+    assert [isinstance(q.scale, LearnedScale) for q in quantizers] == [q.grid.bits == 4 for q in quantizers]
+    assert sum(q.grid.bits == 8 for q in quantizers) == 3  # the images, and the weights of both ends
 
 
 def test_batches_change_and_can_be_repeated() -> None:

@@ -21,7 +21,8 @@ PASSED = (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, *FOLDED.values())
 
 def unsupported(layer: str, what: str) -> ValueError:
     """The error for an operation that has no form in integers."""
-    return ValueError(f"{layer}: there is no form in integers for {what}")
+    rule = f"{layer}: there is no form in integers for {what}"
+    return ValueError(f"{rule}; export it as ONNX (deployable: true refuses it before the training)")
 
 
 class Rules:
