@@ -44,13 +44,13 @@ def end(fit: Fit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[.
     ("options", "batches", "step"),
     [
         ("plain", 1, 1),
-        ("plain", 7, 7),
-        ("plain", 8, 8),
+        pytest.param("plain", 7, 7, marks=pytest.mark.slow),
+        pytest.param("plain", 8, 8, marks=pytest.mark.slow),
         ("accumulated", 7, 4),  # four steps of two batches: a part of a step is in no file
         ("validated", 5, 5),
-        ("validated", 6, 6),
+        pytest.param("validated", 6, 6, marks=pytest.mark.slow),
         ("phases", 5, 5),
-        ("phases", 11, 11),
+        pytest.param("phases", 11, 11, marks=pytest.mark.slow),
     ],
 )
 def test_max_time(
@@ -64,7 +64,13 @@ def test_max_time(
 
 
 @pytest.mark.parametrize(
-    ("options", "steps"), [("plain", 4), ("plain", 7), ("accumulated", 2), ("validated", 5)]
+    ("options", "steps"),
+    [
+        ("plain", 4),
+        pytest.param("plain", 7, marks=pytest.mark.slow),
+        ("accumulated", 2),
+        pytest.param("validated", 5, marks=pytest.mark.slow),
+    ],
 )
 def test_max_steps(options: str, steps: int, fit: Fit, tmp_path: Path) -> None:
     fit(tmp_path / "run", *OPTIONS[options], "--trainer.max_steps", str(steps))

@@ -68,10 +68,11 @@ def test_one_that_fails_or_is_killed_leaves_the_others_going(
     assert kept == ["ste-seed0", "ste-seed1"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has other signals")
 @pytest.mark.parametrize(
     ("number", "code"),
-    [(signal.SIGINT, 130), pytest.param(signal.SIGKILL, -9, marks=pytest.mark.slow)],
+    [(signal.SIGINT, 130), (signal.SIGKILL, -9)],
 )
 def test_ctrl_c_and_a_kill_leave_no_process_and_keep_what_is_finished(
     images: Path, tmp_path: Path, number: signal.Signals, code: int

@@ -8,12 +8,20 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 from qat import Quantization, quantize
 from qat.export import export_onnx
 from qat.models import LeNet, ResNet8, SmallCNN
 
 Build = Callable[..., tuple[nn.Module, Tensor]]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_table_of_operators() -> None:
+    """torch's exporter builds the same table at each call, which takes a third of its time."""
+    once = staticmethod(cache(ONNXRegistry.from_torchlib))  # torch calls it on an instance, too
+    ONNXRegistry.from_torchlib = once  # type: ignore[method-assign,assignment]
 
 
 @cache

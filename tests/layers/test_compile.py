@@ -22,7 +22,7 @@ CONFIGS = {
     "one bit, power of two": Quantization(weight_bits=1, activation_bits=1, power_of_two=True),
 }
 
-COMMON = ("observed", "learned")
+COMMON = ("learned",)
 
 
 @pytest.fixture(autouse=True)

@@ -185,9 +185,11 @@ def test_their_c_files_are_equal(forms: tuple[Net, Net], tmp_path: Path) -> None
     assert sources[0].text == sources[1].text
 
 
-@pytest.mark.parametrize("forms", FORMS.values(), ids=FORMS)
-def test_their_onnx_files_compute_the_same(forms: tuple[Net, Net], tmp_path: Path) -> None:
-    models = both(forms, CONFIGS["deployable W4A8"])
+@pytest.mark.parametrize(
+    "name", ["lenet", *(pytest.param(n, marks=pytest.mark.slow) for n in FORMS if n != "lenet")]
+)
+def test_their_onnx_files_compute_the_same(name: str, tmp_path: Path) -> None:
+    models = both(FORMS[name], CONFIGS["deployable W4A8"])
     outputs = []
     for n, model in enumerate(models):
         train(model)

@@ -41,7 +41,7 @@ def batches(count: int) -> list[Tensor]:
 
 
 def run(
-    model: nn.Module, within: Context, around: Context = nullcontext, steps: int = 10
+    model: nn.Module, within: Context, around: Context = nullcontext, steps: int = 5
 ) -> dict[str, Tensor]:
     """Losses, gradients, the model's state and the generator's state after some steps."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
@@ -84,7 +84,7 @@ CONFIGS = {
 
 @pytest.mark.parametrize("checkpointed", [False, True], ids=["plain", "checkpointed"])
 @pytest.mark.parametrize("name", CONFIGS)
-def test_ten_steps_are_those_without_packing(name: str, checkpointed: bool) -> None:
+def test_five_steps_are_those_without_packing(name: str, checkpointed: bool) -> None:
     config = CONFIGS[name]
     for make in [lambda c: small(config, c, dropout=0.3), lambda c: residual(config, c)]:
         assert_same(run(make(checkpointed), packed_activations), run(make(False), nullcontext))

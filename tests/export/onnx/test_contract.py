@@ -39,7 +39,7 @@ def layer(channels: int, bits: int, kind: type[nn.Module]) -> nn.Sequential:
     ("kind", "signed", "asymmetric", "opset"),
     [
         (nn.ReLU, False, False, 25),
-        (nn.SiLU, True, False, 21),
+        pytest.param(nn.SiLU, True, False, 21, marks=pytest.mark.slow),
         (nn.SiLU, False, True, 25),
         (nn.ReLU, True, True, 21),
     ],
