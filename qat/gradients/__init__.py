@@ -1,7 +1,7 @@
 """Functions with a chosen gradient in place of the derived one."""
 
 from qat.gradients.check import Finding, Verdict, check_gradient
-from qat.gradients.clamping import clamp
+from qat.gradients.clamping import CLAMPS, OutsideName, clamp, clamp_fading, clamp_ste
 from qat.gradients.control import (
     clip_gradient_norm,
     clip_gradient_value,
@@ -26,13 +26,17 @@ from qat.gradients.stable import logsumexp, relu_soft
 from qat.gradients.straight_through import straight_through
 
 __all__ = [
+    "CLAMPS",
     "ROUNDINGS",
     "Finding",
+    "OutsideName",
     "Rounding",
     "RoundingName",
     "Verdict",
     "check_gradient",
     "clamp",
+    "clamp_fading",
+    "clamp_ste",
     "clip_gradient_norm",
     "clip_gradient_value",
     "logsumexp",

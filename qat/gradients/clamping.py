@@ -1,12 +1,14 @@
-"""Clamping with a gradient that passes at both ends of the interval."""
+"""Clamping with a gradient that passes at both ends of the interval, and outside if this is chosen."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from qat.gradients.control import is_number
 from qat.gradients.masking import equal, masked
+from qat.gradients.straight_through import straight_through
 
 
 class _Clamp(torch.autograd.Function):
@@ -65,8 +67,59 @@ def clamp(x: Tensor, low: float | Tensor, high: float | Tensor) -> Tensor:
     if isinstance(low, Tensor) or isinstance(high, Tensor):
         bounds = (torch.as_tensor(bound, dtype=x.dtype, device=x.device) for bound in (low, high))
         return _ClampBetween.apply(x, *bounds)
-    if not is_number(low) or not is_number(high):
-        raise ValueError(f"low and high must be numbers or tensors, got {low!r} and {high!r}")
-    if not low <= high:
-        raise ValueError(f"low must be <= high, got {low!r} and {high!r}; swap them")
+    _check_bounds(low, high, "numbers or tensors")
     return _Clamp.apply(x, low, high)
+
+
+def clamp_ste(x: Tensor, low: float, high: float) -> Tensor:
+    """Clamp to `[low, high]`; the gradient passes everywhere.
+
+    Forward: `min(max(x, low), high)`. Gradient: `1 * g`. Second derivative: that of the identity.
+
+    Args and errors are those of `clamp`, with bounds that are numbers.
+
+    Source: Bengio et al. 2013, "Estimating or propagating gradients through stochastic neurons", section 4.
+    """
+    _check_bounds(low, high, "numbers")
+    return straight_through(x, lambda x: x.clamp(low, high))
+
+
+class _ClampFading(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, low: float, high: float) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.bounds = low, high
+        return x.clamp(low, high)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None]:
+        (x,) = ctx.saved_tensors
+        distance = (x - x.clamp(*ctx.bounds)).abs()
+        return g * torch.exp(-distance), None, None
+
+
+def clamp_fading(x: Tensor, low: float, high: float) -> Tensor:
+    """Clamp to `[low, high]`; outside, the gradient fades with the distance.
+
+    Forward: `y = min(max(x, low), high)`. Gradient: `exp(-|x - y|) g`. It keeps x until the backward.
+
+    Args and errors are those of `clamp`, with bounds that are numbers.
+    """
+    _check_bounds(low, high, "numbers")
+    return _ClampFading.apply(x, low, high)
+
+
+def _check_bounds(low: object, high: object, kinds: str) -> None:
+    if not is_number(low) or not is_number(high):
+        raise ValueError(f"low and high must be {kinds}, got {low!r} and {high!r}")
+    if not low <= high:  # type: ignore[operator] # both are numbers
+        raise ValueError(f"low must be <= high, got {low!r} and {high!r}; swap them")
+
+
+# The gradient outside the outer codes of a grid, by name.
+OutsideName = Literal["masked", "passed", "fading"]
+CLAMPS: dict[str, Callable[[Tensor, float, float], Tensor]] = {
+    "masked": clamp,
+    "passed": clamp_ste,
+    "fading": clamp_fading,
+}

@@ -7,12 +7,13 @@ from typing import Any, Literal, get_args, get_type_hints
 import torch
 from torch import Tensor
 
-from qat.gradients import ROUNDINGS, Rounding, RoundingName
+from qat.gradients import CLAMPS, ROUNDINGS, OutsideName, Rounding, RoundingName
 from qat.layers.private_random import PrivateRandom
 from qat.names import imported, is_import_path, match_names, one_line, stored_name, unknown_name
 from qat.quantizers import (
     ActivationObserverName,
     ActivationScaleName,
+    LevelsName,
     Scale,
     WeightObserverName,
     WeightScaleName,
@@ -22,8 +23,21 @@ from qat.quantizers.grid import WIDTHS, check_bits
 
 FLOAT = 32
 CONFIGURABLE_WIDTHS = (*WIDTHS, FLOAT)
-OF_WEIGHTS = ("weight_bits", "weight_scale", "weight_observer", "per_channel")
-OF_ACTIVATIONS = ("activation_bits", "activation_scale", "activation_observer", "asymmetric")
+OF_WEIGHTS = (
+    "weight_bits",
+    "weight_scale",
+    "weight_observer",
+    "weight_levels",
+    "weight_outside",
+    "per_channel",
+)
+OF_ACTIVATIONS = (
+    "activation_bits",
+    "activation_scale",
+    "activation_observer",
+    "activation_outside",
+    "asymmetric",
+)
 OF_BOTH = ("rounding", "power_of_two")
 OVERRIDABLE = (*OF_WEIGHTS, *OF_ACTIVATIONS, *OF_BOTH)
 # The parts that may be user-defined, and the names of those of this package.
@@ -62,10 +76,18 @@ class Quantization:
             (LSQ); `pact`, a learned upper limit; or user-defined. PACT needs an unsigned activation: if an
             activation may be negative (the network's input with `input_signed`, a linear bottleneck, after
             SiLU), the scale is `learned` instead.
-        weight_observer: the statistic of an observed scale: `max`, `percentile` (99.9), `mse`, the least
-            squared error, or user-defined. If the scale is not observed, it must be `max`.
+        weight_observer: the statistic of an observed scale: `max`; `mean`, times the factor that suits normal
+            numbers; `percentile` (99.9); `mse`, the least squared error; or user-defined. If the scale is not
+            observed, it must be `max`.
         activation_observer: the same for activations, as a moving average over batches: `ema` (of the largest
             magnitude), `percentile`, `mse` or user-defined. If the scale is not observed, it must be `ema`.
+        weight_levels: the levels of weights of 2 to 4 bits: `midtread`, with a zero (2 bits: -1, 0, 1 times
+            the scale), or `midrise`, all codes and no zero (2 bits: -3, -1, 1, 3 times the scale). Weights of
+            more bits have a zero, those of one bit none.
+        weight_outside, activation_outside: the gradient beyond the outer codes, as a multiple of the
+            rounding's: `masked`, 0; `passed`, 1; `fading`, `exp(-d)` at the distance d, in codes, from the
+            outermost one. For weights null is `passed` with `midrise` and one bit where the scale does not
+            learn, else `masked`. With `pact` and `asymmetric` it must be `masked`.
         power_of_two: whether all scales are powers of two.
         asymmetric: whether activations that may be negative use an unsigned grid with a zero point. This
             needs `activation_scale: observed` and `activation_observer: ema`.
@@ -98,6 +120,9 @@ class Quantization:
     activation_scale: ActivationScaleName | Any = "observed"
     weight_observer: WeightObserverName | Any = "max"
     activation_observer: ActivationObserverName | Any = "ema"
+    weight_levels: LevelsName = "midtread"
+    weight_outside: OutsideName | None = None
+    activation_outside: OutsideName = "masked"
     power_of_two: bool = False
     asymmetric: bool = False
     per_channel: bool = True
@@ -130,6 +155,7 @@ class Quantization:
                     f"{kind}_observer must be {default!r} where {kind}_scale is {scale!r}, which uses no "
                     f"observer; got {observer!r}"
                 )
+        self._check_names()
         if self.asymmetric and (self.activation_scale, self.activation_observer) != ("observed", "ema"):
             raise ValueError(
                 "asymmetric needs activation_scale 'observed' and activation_observer 'ema'; got "
@@ -145,6 +171,18 @@ class Quantization:
             raise ValueError(f"{rule}; got {self.layers!r}")
         for pattern, override in self.layers.items():
             self._override(pattern, override)
+
+    def _check_names(self) -> None:
+        """Refuse levels and gradients that are unknown or that a scale cannot have."""
+        known = {"weight_levels": get_args(LevelsName), "activation_outside": CLAMPS}
+        known |= {"weight_outside": CLAMPS} if self.weight_outside is not None else {}
+        for argument, names in known.items():
+            if getattr(self, argument) not in names:
+                raise unknown_name(argument, getattr(self, argument), names)
+        defines = "asymmetric" if self.asymmetric else "activation_scale pact"
+        if self.activation_outside != "masked" and (self.asymmetric or self.activation_scale == "pact"):
+            rule = f"activation_outside must be 'masked' with {defines}, which defines that gradient itself"
+            raise ValueError(f"{rule}; got {self.activation_outside!r}")
 
     @property
     def rounding_function(self) -> Rounding:

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from qat.layers.config import FLOAT, OF_BOTH, OVERRIDABLE, Quantization
 from qat.quantizers import activation_quantizer, weight_quantizer
+from qat.quantizers.grid import MIDRISE_WIDTHS
 
 OPTIONS = (*OVERRIDABLE, "input_signed")  # of a layer that is made with its bits
 
@@ -24,6 +25,8 @@ def quantizer_of_weight(config: Quantization, bits: int, weight: Tensor, axis: i
             observer=config.weight_observer,
             power_of_two=config.power_of_two,
             rounding=config.rounding_function,
+            levels=config.weight_levels if bits in MIDRISE_WIDTHS else "midtread",
+            outside=config.weight_outside,
         )
 
 
@@ -47,6 +50,7 @@ def quantizer_of_activation(
             power_of_two=config.power_of_two,
             asymmetric=config.asymmetric and signed,
             rounding=config.rounding_function,
+            outside=config.activation_outside,
         )
     if sample.is_meta or not sample.any():
         quantizer.scale.unset = name  # zeros say nothing of the scale

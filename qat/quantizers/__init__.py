@@ -4,6 +4,7 @@ from qat.quantizers.asymmetric import AsymmetricScale
 from qat.quantizers.build import (
     ActivationObserverName,
     ActivationScaleName,
+    LevelsName,
     WeightObserverName,
     WeightScaleName,
     activation_quantizer,
@@ -28,6 +29,7 @@ __all__ = [
     "DorefaScale",
     "IntGrid",
     "LearnedScale",
+    "LevelsName",
     "ObservedScale",
     "Observer",
     "PactScale",

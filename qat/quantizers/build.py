@@ -5,13 +5,13 @@ from typing import Any, Literal, cast, get_args
 
 from torch import Tensor
 
-from qat.gradients import Rounding, round_ste
+from qat.gradients import OutsideName, Rounding, round_ste
 from qat.quantizers.asymmetric import AsymmetricScale
 from qat.quantizers.dorefa import DorefaScale
 from qat.quantizers.grid import IntGrid
 from qat.quantizers.learned import LearnedScale
 from qat.quantizers.observed import ObservedScale
-from qat.quantizers.observers import AVERAGING_CONSTANT, Observer, ObserverName, channel_shape
+from qat.quantizers.observers import AVERAGING_CONSTANT, Observer, ObserverName, channel_shape, on_grid
 from qat.quantizers.pact import PactScale
 from qat.quantizers.power_of_two import PowerOfTwo
 from qat.quantizers.quantizer import Quantizer
@@ -20,7 +20,8 @@ from qat.quantizers.user_defined import observer_of, scale_class
 
 WeightScaleName = Literal["observed", "learned", "dorefa"]
 ActivationScaleName = Literal["observed", "learned", "pact"]
-WeightObserverName = Literal["max", "percentile", "mse"]
+WeightObserverName = Literal["max", "mean", "percentile", "mse"]
+LevelsName = Literal["midtread", "midrise"]
 ActivationObserverName = Literal["ema", "percentile", "mse"]
 
 # A name, or a user-defined part: its import path, or the class or function `(x, axis, high) -> magnitude`.
@@ -40,8 +41,10 @@ def weight_quantizer(
     observer: Chosen = "max",
     power_of_two: bool = False,
     rounding: Rounding = round_ste,
+    levels: LevelsName = "midtread",
+    outside: OutsideName | None = None,
 ) -> Quantizer:
-    """A quantizer on the signed, symmetric grid, initialized from a weight and on its device.
+    """A quantizer on a signed grid that is symmetric about 0, initialized from a weight and on its device.
 
     Args:
         weight: `(O, I, kH, kW)`, or any shape.
@@ -50,10 +53,15 @@ def weight_quantizer(
         scale: `observed` (measured on the current weight), `learned` (LSQ) or `dorefa` (fixed, after a tanh);
             or a user-defined one, a subclass of `Scale` or its import path, which is built as
             `MyScale(high, shape=(), axis=None)`.
-        observer: of an observed scale: `max`, `percentile` (99.9) or `mse` (least squared error); or a
-            user-defined one, a function `(x, axis, high) -> magnitude` or its import path.
+        observer: of an observed scale: `max`, `mean` (times the factor that suits normal numbers),
+            `percentile` (99.9) or `mse` (least squared error); or a user-defined one, a function `(x, axis,
+            high) -> magnitude` or its import path.
         power_of_two: round the scale to a power of two; with `mse`, to the best one.
         rounding: a rounding of `qat.gradients`, or a user-defined one.
+        levels: `midtread`, codes with a zero (2 bits: -1, 0, 1), or `midrise`, odd codes without one (2 bits:
+            -3, -1, 1, 3). One bit is always midrise.
+        outside: the gradient beyond the outer codes, as for `Quantizer`; None: `passed` on a midrise grid
+            with a built-in scale that does not learn, else `masked`.
 
     Raises:
         ValueError: an argument is none of these, or an observer is given for a scale that is not observed.
@@ -63,22 +71,24 @@ def weight_quantizer(
     if axis is not None and not -dims <= axis < dims:
         allowed = f"{-dims} to {dims - 1} for a weight of {dims} dimensions, or None"
         raise ValueError(f"axis must be {allowed}; got {axis}")
-    grid, shape = IntGrid(bits), channel_shape(weight, axis)
+    grid, shape = IntGrid(bits, midrise=levels == "midrise"), channel_shape(weight, axis)
     chosen: Scale
     if own_scale:
         chosen = own_scale(grid.high, shape=shape, axis=axis)  # type: ignore[call-arg]
     elif own_observer:
         chosen = ObservedScale(grid.high, own_observer, shape, axis)
     elif scale == "learned":
-        chosen = LearnedScale(grid.high, shape, axis, of_weight=True)
+        chosen = LearnedScale(grid.high, shape, axis, of_weight=True, step=grid.step)
     elif bits == 1:
         chosen = ObservedScale(grid.high, "mean", shape, axis)
     elif scale == "dorefa":
         chosen = DorefaScale(grid.high, shape, axis)
     else:
         best = "mse_power_of_two" if power_of_two and observer == "mse" else observer
-        chosen = ObservedScale(grid.high, cast(ObserverName, best), shape, axis)
-    return _initialized(grid, chosen, power_of_two, rounding, weight)
+        chosen = ObservedScale(grid.high, on_grid(cast(ObserverName, best), grid), shape, axis)
+    # Many weights lie beyond the outer codes of a midrise grid; without a gradient they would stay there.
+    passes = outside or ("passed" if grid.midrise and not own_scale and scale != "learned" else "masked")
+    return _initialized(grid, chosen, power_of_two, rounding, weight, passes)
 
 
 def activation_quantizer(
@@ -91,6 +101,7 @@ def activation_quantizer(
     power_of_two: bool = False,
     asymmetric: bool = False,
     rounding: Rounding = round_ste,
+    outside: OutsideName = "masked",
 ) -> Quantizer:
     """A quantizer with one scale for the tensor, initialized from a sample and on its device.
 
@@ -105,10 +116,11 @@ def activation_quantizer(
         power_of_two: round the scale to a power of two.
         asymmetric: use an unsigned grid with a zero point, and averages of minimum and maximum.
         rounding: as for `weight_quantizer`.
+        outside: the gradient beyond the outer codes, as for `Quantizer`.
 
     Raises:
         ValueError: as for `weight_quantizer`; `pact` for a signed activation; `asymmetric` without `observed`
-            and `ema`.
+            and `ema`; `outside` with `pact` or `asymmetric`, which define that gradient themselves.
     """
     own_scale, own_observer = _resolved("activation", scale, observer)
     if scale == "pact" and signed:
@@ -117,6 +129,9 @@ def activation_quantizer(
     if asymmetric and (scale, observer) != ("observed", "ema"):
         allowed = "scale='observed' and observer='ema'"
         raise ValueError(f"asymmetric goes with {allowed}, got {scale!r} and {observer!r}")
+    if outside != "masked" and (asymmetric or scale == "pact"):
+        which = "asymmetric" if asymmetric else "scale='pact'"
+        raise ValueError(f"outside must be 'masked' with {which}, got {outside!r}; choose another scale")
     grid = IntGrid(bits, signed and not asymmetric)
     chosen: Scale
     if asymmetric:
@@ -131,7 +146,7 @@ def activation_quantizer(
         chosen = LearnedScale(grid.high)
     else:
         chosen = ObservedScale(grid.high, _AVERAGED[cast(str, observer)])
-    return _initialized(grid, chosen, power_of_two, rounding, sample)
+    return _initialized(grid, chosen, power_of_two, rounding, sample, outside)
 
 
 def user_defined(
@@ -167,7 +182,10 @@ def _resolved(of: str, scale: Any, observer: Any) -> tuple[type[Scale] | None, O
     return own
 
 
-def _initialized(grid: IntGrid, scale: Scale, power_of_two: bool, rounding: Rounding, x: Tensor) -> Quantizer:
-    quantizer = Quantizer(grid, PowerOfTwo(scale) if power_of_two else scale, rounding).to(x.device)
+def _initialized(
+    grid: IntGrid, scale: Scale, power_of_two: bool, rounding: Rounding, x: Tensor, outside: OutsideName
+) -> Quantizer:
+    chosen = PowerOfTwo(scale) if power_of_two else scale
+    quantizer = Quantizer(grid, chosen, rounding, outside).to(x.device)
     scale.initialize(x.detach())
     return quantizer

@@ -12,11 +12,15 @@ from qat.quantizers import kernels
 from qat.quantizers.quantizer import Quantizer
 
 log = logging.getLogger(__name__)
-_built: set[str] = set()  # device types; a cache that changes no result
+_built: set[tuple[str, bool]] = set()  # device types, and whether of midrise grids; a cache that changes no result
 
 
-def build_kernels(device: torch.device | str = "cpu", track: Callable[..., Any] = iter) -> bool:
+def build_kernels(
+    device: torch.device | str = "cpu", track: Callable[..., Any] = iter, midrise: bool = False
+) -> bool:
     """Compile the kernels for a type of device, once per process, without using them yet.
+
+    Midrise grids have kernels of their own.
 
     The compiled code is cached on disk: the first process needs up to 40 s, later ones a few seconds.
 
@@ -28,15 +32,15 @@ def build_kernels(device: torch.device | str = "cpu", track: Callable[..., Any] 
     if os.environ.get("QAT_COMPILE") == "0":
         log.info("quantizers run eagerly: QAT_COMPILE=0")
         return False
-    if device.type not in _built:
+    if (device.type, midrise) not in _built:
         try:
-            for compile_one in track(kernels.warm_ups(device)):
+            for compile_one in track(kernels.warm_ups(device, midrise)):
                 compile_one()
         except Exception as error:  # a missing compiler raises different errors
             reason = str(error).strip().splitlines()[0]
             log.warning("quantizers run eagerly: compiling failed (%s)", reason)
             return False
-        _built.add(device.type)
+        _built.add((device.type, midrise))
     return True
 
 
@@ -50,7 +54,9 @@ def compile_kernels(
     Copies of the model use the kernels, too; the `state_dict` does not contain the choice.
     """
     device = torch.device(device)
-    built = build_kernels(device, track)
+    quantizers = [module for module in model.modules() if isinstance(module, Quantizer)]
+    kinds = {False, *(q.grid.midrise for q in quantizers)}
+    built = all(build_kernels(device, track, midrise) for midrise in sorted(kinds))
     _use(model, device.type if built else None)
     if built:
         log.info("quantizers run through compiled kernels")

@@ -35,7 +35,7 @@ class FakeQuantize(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         (mask,) = ctx.saved_tensors
-        return kernels.backward(g, mask, ctx.compiled), *(None,) * 6
+        return kernels.backward(g, mask, ctx.compiled), *(None,) * 7
 
 
 class FakeQuantizeLearned(torch.autograd.Function):
@@ -50,11 +50,11 @@ class FakeQuantizeLearned(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, scale: Tensor, low: int, high: int, relu: bool, compiled: bool
+        ctx: Any, x: Tensor, scale: Tensor, low: int, high: int, odd: bool, relu: bool, compiled: bool
     ) -> Tensor:
         ctx.save_for_backward(x, scale)
-        ctx.options = low, high, relu, compiled
-        return kernels.value(x, scale, low, high, compiled)
+        ctx.options = low, high, odd, relu, compiled
+        return kernels.value(x, scale, low, high, odd, compiled)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
@@ -62,7 +62,7 @@ class FakeQuantizeLearned(torch.autograd.Function):
         with torch.no_grad():  # a second derivative is refused below
             grad_x, grad_scale = kernels.learned_backward(g, x, scale, *ctx.options)
         found = (refuse_second_derivative(grad, g, x, scale, name=LEARNED) for grad in (grad_x, grad_scale))
-        return *found, *(None,) * 4
+        return *found, *(None,) * 5
 
 
 class Divide(torch.autograd.Function):

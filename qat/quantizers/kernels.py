@@ -29,37 +29,37 @@ _EXACT_DIVISION = {"eager_numerics.division_rounding": True}  # CUDA's default d
 
 
 def forward(
-    x: Tensor, scale: Tensor, low: int, high: int, clamps_first: bool, relu: bool, compiled: bool
+    x: Tensor, scale: Tensor, low: int, high: int, odd: bool, clamps_first: bool, relu: bool, compiled: bool
 ) -> tuple[Tensor, Tensor]:
     """The value of `FakeQuantize`, and the mask of the elements whose gradient passes.
 
-    With `clamps_first` codes are clamped before they are rounded, which changes only the mask; with `relu`,
+    `low` and `high` are bounds of n, which is the code, or with `odd` the half of `code - 1`. With `clamps_first` codes are clamped before they are rounded, which changes only the mask; with `relu`,
     for which `low` must be 0, `max(x, 0)` is quantized; with `compiled` by the fused pass if it supports x.
     Shape: any -> twice the same: the value in x's dtype, never -0.0; the mask as bools.
     """
     if torch.compiler.is_compiling():
-        value, mask = _forward_kernel(x, scale, low, high, clamps_first, relu)
+        value, mask = _forward_kernel(x, scale, low, high, odd, clamps_first, relu)
         return value, mask.view(torch.bool)
     if compiled and (rows := _matrix_rows(x, scale)):
-        value, mask = fused(_forward_kernel)(*_as_matrix(x, scale, low, high, rows), clamps_first, relu)
+        value, mask = fused(_forward_kernel)(*_as_matrix(x, scale, low, high, rows), odd, clamps_first, relu)
         return _with_layout_of(x, value), _with_layout_of(x, mask.view(torch.bool))
     value, mask = torch.empty_like(x), torch.empty_like(x, dtype=torch.bool)
     for part, part_value, part_mask in _pieces(scale, x, value, mask):
-        computed, passes = _value_and_mask(part, scale, low, high, clamps_first, relu)
+        computed, passes = _value_and_mask(part, scale, low, high, odd, clamps_first, relu)
         part_value.copy_(computed)
         part_mask.copy_(passes)
     return value, mask
 
 
-def value(x: Tensor, scale: Tensor, low: int, high: int, compiled: bool) -> Tensor:
+def value(x: Tensor, scale: Tensor, low: int, high: int, odd: bool, compiled: bool) -> Tensor:
     """The value of `forward` alone."""
     if torch.compiler.is_compiling():
-        return _value_kernel(x, scale, low, high)
+        return _value_kernel(x, scale, low, high, odd)
     if compiled and (rows := _matrix_rows(x, scale)):
-        return _with_layout_of(x, fused(_value_kernel)(*_as_matrix(x, scale, low, high, rows)))
+        return _with_layout_of(x, fused(_value_kernel)(*_as_matrix(x, scale, low, high, rows), odd))
     value = torch.empty_like(x)
     for part, part_value in _pieces(scale, x, value):
-        part_value.copy_(_value_kernel(part, scale, low, high))
+        part_value.copy_(_value_kernel(part, scale, low, high, odd))
     return value
 
 
@@ -77,18 +77,18 @@ def backward(g: Tensor, mask: Tensor, compiled: bool) -> Tensor:
 
 
 def learned_backward(
-    g: Tensor, x: Tensor, scale: Tensor, low: int, high: int, relu: bool, compiled: bool
+    g: Tensor, x: Tensor, scale: Tensor, low: int, high: int, odd: bool, relu: bool, compiled: bool
 ) -> tuple[Tensor, Tensor]:
     """The gradients of x and of the scale in `FakeQuantizeLearned`; the arguments are those of `forward`."""
     if torch.compiler.is_compiling():
-        return _learned_kernel(g, x, scale, low, high, relu)
+        return _learned_kernel(g, x, scale, low, high, odd, relu)
     if compiled and (rows := _matrix_rows(x, scale)) and g.stride() == x.stride() and is_dense(g):
         matrix = flat(g.detach()).view(rows, -1)
-        grad_x, sums = fused(_learned_kernel)(matrix, *_as_matrix(x, scale, low, high, rows), relu)
+        grad_x, sums = fused(_learned_kernel)(matrix, *_as_matrix(x, scale, low, high, rows), odd, relu)
         return _with_layout_of(x, grad_x), sums.view(scale.shape)
     grad_x, partial_sums = torch.empty_like(x), []
     for part, part_grad, part_g in _pieces(scale, x, grad_x, g):
-        mask, terms = _mask_and_scale_terms(part_g, part, scale, low, high, relu)
+        mask, terms = _mask_and_scale_terms(part_g, part, scale, low, high, odd, relu)
         partial_sums.append(terms.sum_to_size(scale.shape))
         part_grad.copy_(masked(part_g, mask.to(torch.bool)))
     return grad_x, torch.stack(partial_sums).sum(0).to(scale.dtype)
@@ -98,29 +98,31 @@ def learned_backward(
 
 
 def _value_and_mask(
-    x: Tensor, scale: Tensor, low: Bound, high: Bound, clamps_first: bool, relu: bool
+    x: Tensor, scale: Tensor, low: Bound, high: Bound, odd: bool, clamps_first: bool, relu: bool
 ) -> tuple[Tensor, Tensor]:
     wide = _upcast(x)
-    v = wide / scale
+    v = _divide(wide, scale, odd)
     if not clamps_first:
         v.round_()
-    code = _clamp(v, low, high)
-    mask = v.eq_(code)
+    n = _clamp(v, low, high)
+    mask = v.eq_(n)
     if clamps_first:
-        code.round_()
-    return _dequantize(code, scale), torch.ops.aten.threshold_backward(mask, wide, 0) if relu else mask
+        n.round_()
+    return _dequantize(n, scale, odd), torch.ops.aten.threshold_backward(mask, wide, 0) if relu else mask
 
 
 def _mask_and_scale_terms(
-    g: Tensor, x: Tensor, scale: Tensor, low: Bound, high: Bound, relu: bool
+    g: Tensor, x: Tensor, scale: Tensor, low: Bound, high: Bound, odd: bool, relu: bool
 ) -> tuple[Tensor, Tensor]:
     """The mask of x's gradient, and the term of each element in the gradient of the scale."""
     wide = _upcast(x)
-    v = wide / scale
+    v = _divide(wide, scale, odd)
     clamped = _clamp(v, low, high)
     mask = v.eq_(clamped)
-    # Outside the grid, the code `low` or `high` itself is the factor of g.
+    # Outside the grid, the lowest or highest code itself is the factor of g.
     error = clamped.round().sub_(clamped.mul_(mask))
+    if odd:
+        error.mul_(2).add_(1 - mask)
     return torch.ops.aten.threshold_backward(mask, wide, 0) if relu else mask, error.mul_(g)
 
 
@@ -133,30 +135,38 @@ def _clamp(x: Tensor, low: Bound, high: Bound) -> Tensor:
     return torch.clamp(x, low, high)  # type: ignore[arg-type] # both are numbers, or both are tensors
 
 
-def _dequantize(code: Tensor, scale: Tensor) -> Tensor:
+def _divide(wide: Tensor, scale: Tensor, odd: bool) -> Tensor:
+    v = wide / scale
+    return v.sub_(1).mul_(0.5) if odd else v  # so that odd numbers become neighbours; halving is exact
+
+
+def _dequantize(n: Tensor, scale: Tensor, odd: bool) -> Tensor:
+    if odd:
+        return n.mul_(2).add_(1).mul_(scale)
     if torch.compiler.is_compiling():
-        return torch.where(code == 0, 0.0, code * scale)  # the compiler would remove `+ 0.0`
-    return code.mul_(scale).add_(0.0)  # -0.0 becomes 0.0
+        return torch.where(n == 0, 0.0, n * scale)  # the compiler would remove `+ 0.0`
+    return n.mul_(scale).add_(0.0)  # -0.0 becomes 0.0
 
 
 # The formulas as fused passes. Shape: `(C, n)` and scales `(C, 1)` -> `(C, n)`; their gradient is `(C, 1)`.
 
 
-def _value_kernel(x: Tensor, scale: Tensor, low: Bound, high: Bound) -> Tensor:
-    return _dequantize(_clamp((_upcast(x) / scale).round_(), low, high), scale).to(x.dtype)
+def _value_kernel(x: Tensor, scale: Tensor, low: Bound, high: Bound, odd: bool) -> Tensor:
+    n = _clamp(_divide(_upcast(x), scale, odd).round_(), low, high)
+    return _dequantize(n, scale, odd).to(x.dtype)
 
 
 def _forward_kernel(
-    x: Tensor, scale: Tensor, low: Bound, high: Bound, clamps_first: bool, relu: bool
+    x: Tensor, scale: Tensor, low: Bound, high: Bound, odd: bool, clamps_first: bool, relu: bool
 ) -> tuple[Tensor, Tensor]:
-    value, mask = _value_and_mask(x, scale, low, high, clamps_first, relu)
+    value, mask = _value_and_mask(x, scale, low, high, odd, clamps_first, relu)
     return value.to(x.dtype), mask.to(torch.int8)
 
 
 def _learned_kernel(
-    g: Tensor, x: Tensor, scale: Tensor, low: Bound, high: Bound, relu: bool
+    g: Tensor, x: Tensor, scale: Tensor, low: Bound, high: Bound, odd: bool, relu: bool
 ) -> tuple[Tensor, Tensor]:
-    mask, terms = _mask_and_scale_terms(g, x, scale, low, high, relu)
+    mask, terms = _mask_and_scale_terms(g, x, scale, low, high, odd, relu)
     return torch.where(mask > 0, g, 0.0), terms.sum_to_size(scale.shape).to(scale.dtype)
 
 
@@ -168,14 +178,18 @@ def fused(kernel: Kernel) -> Kernel:
     )
 
 
-def warm_ups(device: torch.device) -> list[Callable[[], object]]:
-    """Calls that together compile all fused passes for float32 tensors, or load them from the disk."""
+def warm_ups(device: torch.device, odd: bool) -> list[Callable[[], object]]:
+    """Calls that together compile all fused passes for float32 tensors, or load them from the disk.
+
+    They are those of grids with all codes, or with `odd` those of midrise grids, which are of weights.
+    """
     x, scale = torch.ones(COMPILED_MIN_SIZE, device=device), torch.ones((), device=device)
     flags = (False, True)  # each value is compiled separately
+    relus = flags[: 1 if odd else 2]
     return [
-        partial(value, x, scale, -7, 7, True),
-        *(partial(forward, x, scale, -7, 7, first, relu, True) for first in flags for relu in flags),
-        *(partial(learned_backward, x, x, scale, -7, 7, relu, True) for relu in flags),
+        partial(value, x, scale, -7, 7, odd, True),
+        *(partial(forward, x, scale, -7, 7, odd, first, relu, True) for first in flags for relu in relus),
+        *(partial(learned_backward, x, x, scale, -7, 7, odd, relu, True) for relu in relus),
         partial(backward, x, x.bool(), True),
     ]
 

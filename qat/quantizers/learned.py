@@ -29,7 +29,7 @@ class LearnedScale(Scale):
     of the global batch. Gradient of x: `g r'(v)` where `low <= v <= high`, else 0. Second derivative:
     refused. While the scale is frozen, `value` gets no gradient.
 
-    The first observed batch sets `value` to `2 mean |x| / sqrt(high)`, the largest of all ranks; after that
+    The first observed batch sets `value` to `2 mean |x| / (step sqrt(high))`, the largest of all ranks; after that
     the optimizer moves it. A channel of zeros starts at the mean of the other channels, so that its weights
     find a grid of ordinary size when they begin to move. (Its codes are 0 at any scale, but 1 on the grid
     {-1, +1}.) A tensor of zeros sets nothing; a later batch will.
@@ -39,6 +39,7 @@ class LearnedScale(Scale):
 
     Args:
         high, axis: as for `Scale`.
+        step: the distance between neighbouring codes, 2 on a midrise grid.
         shape: of the scale: `()`, or `(O, 1, 1, 1)` for a convolution's weight.
         of_weight: whether x is a weight, of which each rank has all elements.
 
@@ -52,10 +53,11 @@ class LearnedScale(Scale):
     batches: Tensor
 
     def __init__(
-        self, high: int, shape: tuple[int, ...] = (), axis: int | None = None, of_weight: bool = False
+        self, high: int, shape: tuple[int, ...] = (), axis: int | None = None, of_weight: bool = False, step: int = 1
     ) -> None:
         super().__init__(high, axis)
         check_shape(shape, axis)
+        self.step = step
         self.of_weight = of_weight
         self.value = nn.Parameter(torch.ones(shape, dtype=torch.float32))
         self.register_buffer("batches", no_batches(shape))
@@ -63,7 +65,7 @@ class LearnedScale(Scale):
     def measure(self, x: Tensor) -> Tensor:
         if x.numel() == 0:
             return torch.full_like(self.value, torch.nan)
-        own = 2 * mean_magnitude(x, self.axis, self.high) / math.sqrt(self.high)
+        own = 2 * mean_magnitude(x, self.axis, self.high) / (self.step * math.sqrt(self.high))
         alive = (own >= SMALLEST) & own.isfinite()
         others = torch.where(alive, own, 0.0).sum() / alive.sum()
         return above_floor(torch.where((own < SMALLEST) & alive.any(), others, own))

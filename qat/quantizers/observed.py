@@ -37,6 +37,7 @@ class ObservedScale(Scale):
     Buffers: `value`, float32, > 0; `batches`, float32, of the same shape: how many were observed.
     """
 
+    is_fusible = True
     value: Tensor
     batches: Tensor
 
@@ -50,8 +51,6 @@ class ObservedScale(Scale):
         super().__init__(high, axis)
         check_shape(shape, axis)
         self.observer = _found(observer)
-        self.passes_outside = self.observer.passes_outside
-        self.is_fusible = not self.passes_outside
         self.is_dynamic = self.observer.averaging_constant is None
         self.is_averaged = not self.is_dynamic
         self.register_buffer("value", torch.ones(shape, dtype=torch.float32))

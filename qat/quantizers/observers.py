@@ -1,17 +1,25 @@
 """The statistics from which scales are measured, and their moving averages."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import torch
 from torch import Tensor
 
+from qat.quantizers.grid import IntGrid
 from qat.quantizers.scale import SMALLEST
 
 AVERAGING_CONSTANT = 0.1  # the weight of the newest batch in a moving average
 ONE_IN = 1000  # elements lies above the 99.9th percentile
 SAMPLE = 2**16  # elements per channel that `percentile` and `mse` look at
+# The distance between neighbouring levels, by their number and as a multiple of `mean |x|`, with the least
+# squared error for normal numbers. Source: Max 1960, "Quantizing for minimum distortion", table II.
+LEVEL_DISTANCES = {
+    **{2: 2.0, 3: 1.5341, 4: 1.2479, 7: 0.8156, 8: 0.7345, 15: 0.4429, 16: 0.4201},
+    **{31: 0.2422, 63: 0.1322, 127: 0.0718, 255: 0.0387},
+}
 FRACTIONS = tuple(k / 20 for k in range(20, 0, -1))  # of the maximum, compared by `mse`
 
 # Shape of each statistic: any -> `()`, or with axis 0 `(O, I, kH, kW)` -> `(O, 1, 1, 1)`. It is float32.
@@ -26,13 +34,16 @@ def largest_magnitude(x: Tensor, axis: int | None, high: int) -> Tensor:
     return x.abs().amax(other_axes(x, axis), keepdim=True).float()
 
 
-def mean_magnitude(x: Tensor, axis: int | None, high: int) -> Tensor:
-    """`mean |x|`: of all scales of a binary weight it has the least squared error.
+def mean_magnitude(x: Tensor, axis: int | None, high: int, levels: int = 2) -> Tensor:
+    """`mean |x|` times the factor with which the grid has the least squared error for normal numbers.
 
-    Source: Rastegari et al. 2016 (XNOR-Net), section 3.1.
+    For two levels the factor is 1, and the squared error is the least for any numbers.
+
+    Source: Rastegari et al. 2016 (XNOR-Net), section 3.1; for more levels see `LEVEL_DISTANCES`.
     """
     axes, keepdim = other_axes(x, axis), axis is not None
-    return x.detach().abs().mean(axes, keepdim=keepdim, dtype=torch.float32)
+    mean = x.detach().abs().mean(axes, keepdim=keepdim, dtype=torch.float32)
+    return mean * (LEVEL_DISTANCES[levels] * (levels - 1) / 2)
 
 
 def percentile_magnitude(x: Tensor, axis: int | None, high: int) -> Tensor:
@@ -46,7 +57,7 @@ def percentile_magnitude(x: Tensor, axis: int | None, high: int) -> Tensor:
     return rows.topk(above + 1, dim=1).values[:, -1].reshape(channel_shape(x, axis))
 
 
-def mse_magnitude(x: Tensor, axis: int | None, high: int) -> Tensor:
+def mse_magnitude(x: Tensor, axis: int | None, high: int, step: int = 1) -> Tensor:
     """The fraction of `max |x|` (0.05, 0.1, ..., 1) whose grid `-high..high` has the least squared error.
 
     Of more than 65,536 elements per channel it uses evenly spaced ones.
@@ -54,10 +65,10 @@ def mse_magnitude(x: Tensor, axis: int | None, high: int) -> Tensor:
     rows = _sampled_rows(x, axis)
     largest = rows.amax(1, keepdim=True)
     candidates = ((largest * f, (largest * (f / high)).clamp(min=SMALLEST)) for f in FRACTIONS)
-    return _least_error(rows, high, candidates).reshape(channel_shape(x, axis))
+    return _least_error(rows, high, candidates, step).reshape(channel_shape(x, axis))
 
 
-def mse_power_of_two_magnitude(x: Tensor, axis: int | None, high: int) -> Tensor:
+def mse_power_of_two_magnitude(x: Tensor, axis: int | None, high: int, step: int = 1) -> Tensor:
     """The magnitude `high * 2^k` with the least squared error.
 
     `2^k` is the smallest power of two that clips nothing, or one of the three below it.
@@ -66,15 +77,19 @@ def mse_power_of_two_magnitude(x: Tensor, axis: int | None, high: int) -> Tensor
     _, exponent = torch.frexp((rows.amax(1, keepdim=True) / high).clamp(min=SMALLEST))
     ones = torch.ones_like(rows[:, :1])
     scales = (torch.ldexp(ones, exponent - less).clamp(min=SMALLEST) for less in range(4))
-    least = _least_error(rows, high, ((high * scale, scale) for scale in scales))
+    least = _least_error(rows, high, ((high * scale, scale) for scale in scales), step)
     return least.reshape(channel_shape(x, axis))
 
 
-def _least_error(rows: Tensor, high: int, candidates: Iterable[tuple[Tensor, Tensor]]) -> Tensor:
+def _least_error(
+    rows: Tensor, high: int, candidates: Iterable[tuple[Tensor, Tensor]], step: int
+) -> Tensor:
     """The magnitude with the least squared error. Shape: pairs (magnitude, scale) of `(C, 1)` -> `(C, 1)`."""
+    first = step - 1  # the smallest code that is not negative
     best = least = torch.full_like(rows[:, :1], torch.inf)
     for magnitude, scale in candidates:
-        error = (rows - (rows / scale).round_().clamp_(max=high).mul_(scale)).square_().sum(1, keepdim=True)
+        codes = ((rows / scale).sub_(first).div_(step).round_().mul_(step).add_(first)).clamp_(first, high)
+        error = (rows - codes.mul_(scale)).square_().sum(1, keepdim=True)
         best = torch.where(error < least, magnitude, best)
         least = torch.minimum(error, least)
     return best
@@ -134,7 +149,6 @@ class Observer:
     # x -> fewer elements, of which `measure` (axis None) is the same, also after a ReLU
     subsample: Callable[[Tensor], Tensor] = all_elements
     averaging_constant: float | None = None  # the weight of the newest batch, in (0, 1]
-    passes_outside: bool = False  # as in `Scale`
     name: str = ""  # of the function of a user
 
     def __post_init__(self) -> None:
@@ -151,8 +165,7 @@ ObserverName = Literal[
 ]
 OBSERVERS: dict[str, Observer] = {
     "max": Observer(largest_magnitude, min_max, None),
-    # Many elements of a binary weight lie beyond its two values; without a gradient they would stay there.
-    "mean": Observer(mean_magnitude, evenly_spaced, None, passes_outside=True),
+    "mean": Observer(mean_magnitude, evenly_spaced, None),
     "percentile": Observer(percentile_magnitude, evenly_spaced, None),
     "mse": Observer(mse_magnitude, evenly_spaced, None),
     "mse_power_of_two": Observer(mse_power_of_two_magnitude, evenly_spaced, None),
@@ -160,6 +173,22 @@ OBSERVERS: dict[str, Observer] = {
     "percentile_ema": Observer(percentile_magnitude, evenly_spaced, AVERAGING_CONSTANT),
     "mse_ema": Observer(mse_magnitude, evenly_spaced, AVERAGING_CONSTANT),
 }
+
+
+def on_grid(name: ObserverName, grid: IntGrid) -> Observer:
+    """The observer of that name for the levels of a grid.
+
+    Raises:
+        ValueError: `mean` for 16 bits.
+    """
+    observer, options = OBSERVERS[name], {}
+    if name == "mean":
+        if grid.levels not in LEVEL_DISTANCES:
+            raise ValueError(f"observer mean needs a grid of at most 8 bits, got {grid.bits}; choose max")
+        options = {"levels": grid.levels}
+    elif grid.midrise and name.startswith("mse"):
+        options = {"step": grid.step}
+    return replace(observer, measure=partial(observer.measure, **options)) if options else observer
 
 
 def update_average(average: Tensor, batches: Tensor, new: Tensor, usable: Tensor, constant: float) -> None:

@@ -3,14 +3,15 @@
 import torch
 from torch import Tensor
 
-from qat.gradients import ROUNDINGS
+from qat.gradients import CLAMPS, ROUNDINGS
+from qat.names import unknown_name
 from qat.quantizers.grid import IntGrid
 from qat.quantizers.scale import Scale, shown
 
 State = dict[str, tuple[Tensor, torch.Size, torch.dtype]]
 
 
-def check_parts(grid: object, scale: object, rounding: object) -> None:
+def check_parts(grid: object, scale: object, rounding: object, outside: object) -> None:
     """Refuse parts that do not follow their contract, or do not go together: a ValueError."""
     if not isinstance(grid, IntGrid):
         raise ValueError(f"grid must be an IntGrid, got {shown(grid)}; write IntGrid(4), for example")
@@ -19,6 +20,8 @@ def check_parts(grid: object, scale: object, rounding: object) -> None:
         raise ValueError(f"scale must be a Scale, got {shown(scale)}; {remedy}")
     if isinstance(rounding, str) or not callable(rounding) or isinstance(rounding, type):
         raise ValueError(f"rounding must be a function, got {shown(rounding)}; {_remedy(rounding)}")
+    if outside not in CLAMPS:
+        raise unknown_name("outside", outside, CLAMPS)
     check_scale_state(scale)
     if scale.high != grid.high:
         rule = f"scale must have the grid's largest code as its high, {grid.high}, got {scale.high}"

@@ -36,7 +36,6 @@ class PowerOfTwo(Scale):
         super().__init__(inner.high, inner.axis)
         self.inner = inner
         self.clamps_first = inner.clamps_first
-        self.passes_outside = inner.passes_outside
         self.is_dynamic = inner.is_dynamic
         self.is_averaged = inner.is_averaged
         self.is_fusible = inner.is_fusible

@@ -8,7 +8,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from qat.gradients import Rounding, clamp, round_ste, round_stochastic, straight_through
+from qat.gradients import (
+    CLAMPS,
+    OutsideName,
+    Rounding,
+    clamp,
+    round_ste,
+    round_stochastic,
+    straight_through,
+)
 from qat.module_state import preserve_modes
 from qat.quantizers import kernels
 from qat.quantizers.fake_quantize import Divide, FakeQuantize, FakeQuantizeLearned, Multiply
@@ -22,10 +30,10 @@ class Quantizer(nn.Module):
     """Fake-quantizes a tensor: `value = clamp(round(x / scale), low, high) * scale`.
 
     Gradient of x: `g` where `low <= round(x / scale) <= high`, times the factor of the rounding, else 0 (as
-    `torch.fake_quantize_per_tensor_affine`). On the grid {-1, +1}, whose codes are two apart, the value is
-    `(2 clamp(n, -1, 0) + 1) * scale` with `n = round((x / scale - 1) / 2)`, and the gradient passes where `-1
-    <= n <= 0`. A scale may clamp before the rounding, let the gradient pass everywhere, transform x first, or
-    have a zero point (`AsymmetricScale`).
+    `torch.fake_quantize_per_tensor_affine`). On a midrise grid, whose codes are the odd numbers, the value is
+    `(2 clamp(n, (low - 1) / 2, (high - 1) / 2) + 1) * scale` with `n = round((x / scale - 1) / 2)`, and the
+    gradient passes where n is not clamped. `outside` chooses the gradient beyond the outer codes. A scale may
+    clamp before the rounding, transform x first, or have a zero point (`AsymmetricScale`).
 
     In training mode `forward` observes the tensor first and uses the updated scale; in eval mode the state
     does not change, and a scale that is `unset` causes one warning. Codes are computed in float32 or wider,
@@ -36,6 +44,8 @@ class Quantizer(nn.Module):
         scale: the source of the scale: `ObservedScale`, `LearnedScale`, ...
         rounding: from `qat.gradients`, or user-defined; its argument is `x / scale`. In eval mode
             `round_ste` replaces `round_stochastic`.
+        outside: the gradient of x where it is clamped, as a multiple of the rounding's: `masked`, 0;
+            `passed`, 1; `fading`, `exp(-d)` at the distance d, in codes, from the outermost one.
 
     Shape: any -> the same, in the dtype and memory format of x. The scale broadcasts against x.
 
@@ -53,12 +63,19 @@ class Quantizer(nn.Module):
     _is_checked: bool = False  # the first call has found no fault in the scale
     compiled_on: str | None  # the device type where `compile_kernels` lets large tensors use its kernels
 
-    def __init__(self, grid: IntGrid, scale: Scale, rounding: Rounding = round_ste) -> None:
+    def __init__(
+        self,
+        grid: IntGrid,
+        scale: Scale,
+        rounding: Rounding = round_ste,
+        outside: OutsideName = "masked",
+    ) -> None:
         super().__init__()
-        check_parts(grid, scale, rounding)
+        check_parts(grid, scale, rounding, outside)
         self.grid = grid
         self.scale = scale
         self.rounding = rounding
+        self.outside = outside
         self.enabled = True
         self.compiled_on = None
         self.register_load_state_dict_pre_hook(check_state)
@@ -73,8 +90,7 @@ class Quantizer(nn.Module):
             self.observe(x, relu)
         elif not torch.compiler.is_compiling() and self.scale.unset is not None:
             self._warn_unset()
-        one_function = self.effective_rounding is round_ste and self.scale.is_fusible and self.grid.step == 1
-        if one_function and not (relu and self.scale.is_dynamic):
+        if self._is_one_function(relu):
             return self._fused(x, relu)
         codes, scale, _ = self._composed(x.relu() if relu else x)
         value: Tensor = Multiply.apply(codes, scale)
@@ -141,17 +157,37 @@ class Quantizer(nn.Module):
             stacklevel=3,
         )
 
+    def _is_one_function(self, relu: bool) -> bool:
+        if relu and (self.scale.is_dynamic or self.grid.midrise or self.outside != "masked"):
+            return False
+        if self.outside == "fading" or (self.outside == "passed" and self._learns):
+            return False
+        return self.effective_rounding is round_ste and self.scale.is_fusible
+
     def _fused(self, x: Tensor, relu: bool) -> Tensor:
-        scale, high, compiled = self.scale(x), self.grid.high, self.compiled_on == x.device.type
-        low = max(self.grid.low, 0) if relu else self.grid.low
+        scale, odd, compiled = self.scale(x), self.grid.midrise, self.compiled_on == x.device.type
+        low, high = self._bounds
         value: Tensor
         if not torch.is_grad_enabled():
-            return kernels.value(x, scale, low, high, compiled)
+            return kernels.value(x, scale, max(low, 0) if relu else low, high, odd, compiled)
+        if self.outside == "passed":
+            return straight_through(x, lambda x: kernels.value(x, scale, low, high, odd, compiled))
+        low = max(low, 0) if relu else low
         if scale.requires_grad:
-            value = FakeQuantizeLearned.apply(x, scale, low, high, relu, compiled)
+            value = FakeQuantizeLearned.apply(x, scale, low, high, odd, relu, compiled)
         else:
-            value = FakeQuantize.apply(x, scale, low, high, self.scale.clamps_first, relu, compiled)
+            value = FakeQuantize.apply(x, scale, low, high, odd, self.scale.clamps_first, relu, compiled)
         return value
+
+    @property
+    def _learns(self) -> bool:
+        return any(parameter.requires_grad for parameter in self.scale.parameters())
+
+    @property
+    def _bounds(self) -> tuple[int, int]:
+        """Of n, which is the code, or on a midrise grid the half of `code - 1`."""
+        low, high = self.grid.low, self.grid.high
+        return ((low - 1) // 2, (high - 1) // 2) if self.grid.midrise else (low, high)
 
     def _composed(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """The codes minus the zero point, as floats; the scale; the zero point."""
@@ -159,22 +195,28 @@ class Quantizer(nn.Module):
         zero_point = self.scale.zero_point(scale)
         x = self.scale.transform(x.to(torch.promote_types(x.dtype, torch.float32)), scale)
         v = Divide.apply(x, scale)
-        low, high, step = self.grid.low, self.grid.high, self.grid.step
         if zero_point is not None:
+            low, high = self.grid.low, self.grid.high
             codes = clamp(self.effective_rounding(v), low - zero_point, high - zero_point)
             return codes, scale, zero_point
-        if step == 1:
-            return self._round_and_clamp(v, low, high), scale, None
-        # {-1, +1}: the nearest odd number is 2 n + 1 with n = round((v - 1) / 2); powers of two stay exact.
-        n = self._round_and_clamp((v - 1) / 2, (low - 1) / 2, (high - 1) / 2)
-        return 2 * n + 1, scale, None
+        # The odd number nearest to v is 2 n + 1 with n = round((v - 1) / 2); powers of two stay exact.
+        n = self._neighbours(v)
+        if self.outside == "masked" and not self.scale.clamps_first:
+            n = clamp(self.effective_rounding(n), *self._bounds)
+        else:
+            n = self.effective_rounding(self._clamped(n, x, scale))
+        return (2 * n + 1 if self.grid.midrise else n), scale, None
 
-    def _round_and_clamp(self, v: Tensor, low: float, high: float) -> Tensor:
-        if self.scale.passes_outside:
-            return self.effective_rounding(straight_through(v, lambda v: v.clamp(low, high)))
-        if self.scale.clamps_first:
-            return self.effective_rounding(clamp(v, low, high))
-        return clamp(self.effective_rounding(v), low, high)
+    def _neighbours(self, v: Tensor) -> Tensor:
+        return (v - 1) / 2 if self.grid.midrise else v
+
+    def _clamped(self, n: Tensor, x: Tensor, scale: Tensor) -> Tensor:
+        if self.outside == "masked" or not scale.requires_grad:
+            return CLAMPS[self.outside](n, *self._bounds)
+        # Beyond the outer codes a learned scale has the gradient of their values; what passes reaches x alone.
+        alone = self._neighbours(Divide.apply(x, scale.detach()))
+        nothing = CLAMPS[self.outside](alone, *self._bounds) - clamp(alone, *self._bounds)
+        return clamp(n, *self._bounds) + nothing
 
     def get_extra_state(self) -> Tensor:
         """The meaning of the state, as JSON in bytes. Shape: `(n,)`, uint8."""

@@ -50,10 +50,9 @@ class Scale(nn.Module):
     unset: str | None = None
     statistic: str = "value"  # the buffer or parameter that stores what `measure` returns
     clamps_first: bool = False  # the gradient passes where `low <= x / scale <= high`
-    passes_outside: bool = False  # the gradient of x also passes where x is clamped
     is_dynamic: bool = False  # in eval mode the scale is measured on the current tensor, until it is frozen
     is_averaged: bool = False  # a moving average over batches, which `restart` begins anew
-    is_fusible: bool = False  # False with a transform, a zero point or `passes_outside`
+    is_fusible: bool = False  # False with a transform or a zero point
     is_unsigned: bool = False  # it needs a grid that starts at 0
 
     def __init__(self, high: int, axis: int | None = None) -> None:

@@ -62,6 +62,8 @@ def _dorefa(g: Tensor, x: Tensor) -> Tensor:
 QUANTIZER = Quantizer(IntGrid(3), ObservedScale(3, "ema"))
 QUANTIZER(torch.tensor([1.5]))  # observes: codes -3 .. 3 are the values -1.5 .. 1.5
 QUANTIZER.eval()
+PASSED = Quantizer(IntGrid(3), QUANTIZER.scale, outside="passed").eval()
+MIDRISE = Quantizer(IntGrid(2, midrise=True), LearnedScale(3)).eval()  # the values are -3, -1, 1 and 3
 LEARNED = Quantizer(IntGrid(3), LearnedScale(3)).eval()  # codes -3 .. 3 are the values
 PACT = Quantizer(IntGrid(3, signed=False), PactScale(7)).eval()  # the clip is 1
 DOREFA = Quantizer(IntGrid(3), DorefaScale(3)).eval()
@@ -79,6 +81,11 @@ ROWS: dict[str, GradientRow] = {
     "straight_through": GradientRow(lambda x: gradients.straight_through(x, torch.floor), lambda g, x: g),
     "clamp": GradientRow(lambda x: gradients.clamp(x, -1.25, 0.75)),
     "clamp, tensors": GradientRow(gradients.clamp, inputs=(X, *BOUNDS)),
+    "clamp_ste": GradientRow(lambda x: gradients.clamp_ste(x, -1.25, 0.75), lambda g, x: g),
+    "clamp_fading": GradientRow(
+        lambda x: gradients.clamp_fading(x, -1.25, 0.75),
+        lambda g, x: g * torch.exp(-(x - x.clamp(-1.25, 0.75)).abs()),
+    ),
     "stop_gradient": GradientRow(gradients.stop_gradient, lambda g, x: torch.zeros_like(g)),
     "scale_gradient": GradientRow(lambda x: gradients.scale_gradient(x, -0.3), lambda g, x: -0.3 * g),
     "clip_gradient_value": GradientRow(
@@ -93,6 +100,8 @@ ROWS: dict[str, GradientRow] = {
     "numpy_function": GradientRow(SINE),
     "recompute": GradientRow(lambda x: recompute(nn.Tanh(), x)),
     "Quantizer": GradientRow(QUANTIZER, lambda g, x: g * ((x / 0.5).round().abs() <= 3)),
+    "Quantizer, passed outside": GradientRow(PASSED, lambda g, x: g),
+    "Quantizer, midrise": GradientRow(MIDRISE, lambda g, x: g * (x.abs() <= 4)),
     "Quantizer, learned scale": GradientRow(LEARNED, lambda g, x: g * (x.abs() <= 3)),
     "Quantizer, PACT": GradientRow(PACT, lambda g, x: g * ((x >= 0) & (x < 1))),
     "Quantizer, DoReFa": GradientRow(DOREFA, _dorefa),
