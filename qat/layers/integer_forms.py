@@ -108,6 +108,9 @@ class _Operation:
     inputs: list["_Operation"]
     is_raw: bool = False  # it is the network's input, which no quantizer has seen
 
+    def __post_init__(self) -> None:
+        self.depth: int = 1 + max((each.depth for each in self.inputs), default=0)
+
 
 class _Recorder(TorchFunctionMode):
     """Records what is computed from the network's input, while an example runs."""
@@ -236,12 +239,12 @@ def rounds_half_to_even(rounding: Rounding) -> bool:
 
 
 def _reached(output: Any, recorder: _Recorder) -> list[str]:
-    """The operations without a form on which the output depends."""
+    """The operations without a form on which the output depends, those near the input first."""
     if not isinstance(output, Tensor):
         return [f"the output: a {type(output).__name__} (return one tensor)"]
     if output.dim() > 2 and output.shape[2:].numel() > 1:
         return [f"the output: logits of shape {tuple(output.shape[1:])} (one for each class)"]
-    found: dict[str, None] = {}
+    found: dict[str, int] = {}
     waiting, seen = [recorder.find(output)], set[int]()
     while waiting:
         operation = waiting.pop()
@@ -249,9 +252,9 @@ def _reached(output: Any, recorder: _Recorder) -> list[str]:
             continue
         seen.add(id(operation))
         if operation.why:
-            found[operation.why] = None
+            found[operation.why] = min(operation.depth, found.get(operation.why, operation.depth))
         waiting += operation.inputs
-    return list(reversed(found))
+    return sorted(found, key=lambda why: found[why])
 
 
 def _untraceable(model: nn.Module) -> list[str]:

@@ -32,9 +32,8 @@ def read_ckpt(argument: str, path: str | Path) -> dict[str, Any]:
     """
     path = Path(path)
     if not path.is_file():
-        raise ValueError(
-            f"{argument} must be a .ckpt file, but there is none at {path}; give one that fit wrote"
-        )
+        rule = f"{argument} must be a .ckpt file, but there is none at {path}"
+        raise ValueError(f"{rule}; fit writes them into the folder checkpoints of its run")
     try:
         damaged = find_damage(path.read_bytes())
         content: Any = None if damaged else torch.load(path, map_location="cpu", weights_only=True)
