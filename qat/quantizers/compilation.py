@@ -12,7 +12,7 @@ from qat.quantizers import kernels
 from qat.quantizers.quantizer import Quantizer
 
 log = logging.getLogger(__name__)
-_built: set[tuple[str, bool]] = set()  # device types, and whether of midrise grids; a cache that changes no result
+_built: set[tuple[str, bool]] = set()  # device types, and whether midrise; it changes no result
 
 
 def build_kernels(

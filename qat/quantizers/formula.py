@@ -12,7 +12,9 @@ METHODS = (
     "_first_forward",
     "_fused",
     "_composed",
-    "_round_and_clamp",
+    "_clamped",
+    "_neighbours",
+    "_bounds",
 )
 
 

@@ -33,8 +33,9 @@ def forward(
 ) -> tuple[Tensor, Tensor]:
     """The value of `FakeQuantize`, and the mask of the elements whose gradient passes.
 
-    `low` and `high` are bounds of n, which is the code, or with `odd` the half of `code - 1`. With `clamps_first` codes are clamped before they are rounded, which changes only the mask; with `relu`,
-    for which `low` must be 0, `max(x, 0)` is quantized; with `compiled` by the fused pass if it supports x.
+    `low` and `high` are bounds of n, which is the code, or with `odd` the half of `code - 1`. With
+    `clamps_first` n is clamped before it is rounded, which changes only the mask; with `relu`, for which
+    `low` must be 0, `max(x, 0)` is quantized; with `compiled` by the fused pass if it supports x.
     Shape: any -> twice the same: the value in x's dtype, never -0.0; the mask as bools.
     """
     if torch.compiler.is_compiling():

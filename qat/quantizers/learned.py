@@ -29,10 +29,10 @@ class LearnedScale(Scale):
     of the global batch. Gradient of x: `g r'(v)` where `low <= v <= high`, else 0. Second derivative:
     refused. While the scale is frozen, `value` gets no gradient.
 
-    The first observed batch sets `value` to `2 mean |x| / (step sqrt(high))`, the largest of all ranks; after that
-    the optimizer moves it. A channel of zeros starts at the mean of the other channels, so that its weights
-    find a grid of ordinary size when they begin to move. (Its codes are 0 at any scale, but 1 on the grid
-    {-1, +1}.) A tensor of zeros sets nothing; a later batch will.
+    The first observed batch sets `value` to `2 mean |x| / (step sqrt(high))`, the largest of all ranks; after
+    that the optimizer moves it. A channel of zeros starts at the mean of the other channels, so that its
+    weights find a grid of ordinary size when they begin to move. (Its codes are 0 at any scale, but 1 on a
+    midrise grid.) A tensor of zeros sets nothing; a later batch will.
 
     This start suits few bits: with `high` = 127 a normal weight begins on about 49 of the 255 codes and a
     uniform one on 23, and training uses more of them only slowly. At 8 bits an observed scale uses all.
@@ -53,7 +53,12 @@ class LearnedScale(Scale):
     batches: Tensor
 
     def __init__(
-        self, high: int, shape: tuple[int, ...] = (), axis: int | None = None, of_weight: bool = False, step: int = 1
+        self,
+        high: int,
+        shape: tuple[int, ...] = (),
+        axis: int | None = None,
+        of_weight: bool = False,
+        step: int = 1,
     ) -> None:
         super().__init__(high, axis)
         check_shape(shape, axis)

@@ -81,9 +81,7 @@ def mse_power_of_two_magnitude(x: Tensor, axis: int | None, high: int, step: int
     return least.reshape(channel_shape(x, axis))
 
 
-def _least_error(
-    rows: Tensor, high: int, candidates: Iterable[tuple[Tensor, Tensor]], step: int
-) -> Tensor:
+def _least_error(rows: Tensor, high: int, candidates: Iterable[tuple[Tensor, Tensor]], step: int) -> Tensor:
     """The magnitude with the least squared error. Shape: pairs (magnitude, scale) of `(C, 1)` -> `(C, 1)`."""
     first = step - 1  # the smallest code that is not negative
     best = least = torch.full_like(rows[:, :1], torch.inf)

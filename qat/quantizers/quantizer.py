@@ -213,7 +213,7 @@ class Quantizer(nn.Module):
     def _clamped(self, n: Tensor, x: Tensor, scale: Tensor) -> Tensor:
         if self.outside == "masked" or not scale.requires_grad:
             return CLAMPS[self.outside](n, *self._bounds)
-        # Beyond the outer codes a learned scale has the gradient of their values; what passes reaches x alone.
+        # Outside, a learned scale has the gradient of the outer code; what passes reaches x alone.
         alone = self._neighbours(Divide.apply(x, scale.detach()))
         nothing = CLAMPS[self.outside](alone, *self._bounds) - clamp(alone, *self._bounds)
         return clamp(n, *self._bounds) + nothing

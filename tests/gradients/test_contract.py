@@ -17,6 +17,8 @@ from torch.autograd import gradcheck, gradgradcheck
 from qat import gradients
 from qat.gradients import (
     clamp,
+    clamp_fading,
+    clamp_ste,
     clip_gradient_norm,
     clip_gradient_value,
     logsumexp,
@@ -131,6 +133,13 @@ ROWS = {
     "straight_through": Row(lambda x: straight_through(x, torch.floor), np.floor, lambda g, x: g),
     "clamp": Row(
         lambda x: clamp(x, -1, 1), lambda x: np.clip(x, -1, 1), lambda g, x: g * (abs(x) <= 1), true=True
+    ),
+    "clamp_ste": Row(lambda x: clamp_ste(x, -1, 1), lambda x: np.clip(x, -1, 1), lambda g, x: g),
+    "clamp_fading": Row(
+        lambda x: clamp_fading(x, -1, 1),
+        lambda x: np.clip(x, -1, 1),
+        lambda g, x: g * np.exp(-abs(x - np.clip(x, -1, 1))),
+        saves_input=True,
     ),
     "clamp, tensor bounds": Row(clamp, np.clip, between_gradient, more=(-1.25, 0.75), true=True),
     # The graph ends at stop_gradient; the other term shows that nothing comes through it.

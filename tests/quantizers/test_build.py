@@ -36,6 +36,7 @@ def test_one_bit_weights_take_the_mean(scale: str, observer: str) -> None:
     quantizer = weight_quantizer(WEIGHT, 1, axis=0, scale=scale, observer=observer)
     assert isinstance(quantizer.scale, ObservedScale)
     assert quantizer.scale.observer is OBSERVERS["mean"]
+    assert quantizer.outside == "passed"
 
 
 @pytest.mark.parametrize("signed", [True, False])

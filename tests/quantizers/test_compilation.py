@@ -51,7 +51,8 @@ def same(a: Tensor, b: Tensor) -> bool:
 
 
 SCALES = [torch.tensor(0.25), torch.tensor(0.37), 0.1 + torch.arange(16.0).reshape(16, 1, 1, 1) / 16]
-GRIDS = [(-7, 7), (0, 15), (-1, 1), (0, 1), (-127, 127), (0, 255)]
+EVEN = [(-7, 7), (0, 15), (-1, 1), (0, 1), (-127, 127), (0, 255)]
+GRIDS = [*((*bounds, False) for bounds in EVEN), (-2, 1, True)]
 
 
 @pytest.mark.parametrize("relu", [False, True])
@@ -66,25 +67,27 @@ def test_compiled_equals_eager(scale: Tensor, dtype: torch.dtype, relu: bool) ->
             x, g = data(shape, dtype, layout), data(shape[::-1], dtype, torch.contiguous_format)
             g = g.reshape(-1).as_strided(x.shape, x.stride())
             assert kernels._matrix_rows(x, scale) == scale.numel()
-            for low, high in GRIDS:
+            for low, high, odd in GRIDS:
+                if odd and relu:  # midrise grids are of weights
+                    continue
                 low = max(low, 0) if relu else low
                 for clamps_first in (False, True):
-                    args = (x, scale, low, high, clamps_first, relu)
+                    args = (x, scale, low, high, odd, clamps_first, relu)
                     value, mask = kernels.forward(*args, compiled=True)
                     expected, expected_mask = kernels.forward(*args, compiled=False)
                     assert same(value, expected)
                     assert torch.equal(mask, expected_mask)
                     assert same(kernels.backward(g, mask, True), kernels.backward(g, mask, False))
-                assert same(kernels.value(*args[:4], True), kernels.value(*args[:4], False))
+                assert same(kernels.value(*args[:5], True), kernels.value(*args[:5], False))
 
 
-@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize(("odd", "relu"), [(False, False), (False, True), (True, False)])
 @pytest.mark.parametrize("scale", SCALES, ids=["power of two", "any", "per channel"])
-def test_learned_gradients(scale: Tensor, relu: bool) -> None:
+def test_learned_gradients(scale: Tensor, odd: bool, relu: bool) -> None:
     for layout in LAYOUTS:
         x = data((16, 8, 16, 16), torch.float32, layout).nan_to_num(0.3)
         g = torch.randn(x.shape).contiguous(memory_format=layout)
-        args = (g, x, scale, 0 if relu else -7, 7, relu)
+        args = (g, x, scale, 0 if relu else -7, 7, odd, relu)
         grad_x, grad_scale = kernels.learned_backward(*args, compiled=True)
         expected, expected_scale = kernels.learned_backward(*args, compiled=False)
         assert same(grad_x, expected)
@@ -101,7 +104,7 @@ def test_unsupported_tensors_are_eager() -> None:
     assert kernels._matrix_rows(large[:4], scale) is None
     assert kernels._matrix_rows(large.double(), scale) is None
     assert kernels._matrix_rows(large, torch.full((1, 1024), 0.3)) is None
-    half, whole = (kernels.value(x, scale, -7, 7, True) for x in (large[:, ::2], large))
+    half, whole = (kernels.value(x, scale, -7, 7, False, True) for x in (large[:, ::2], large))
     assert torch.equal(half, whole[:, ::2])
 
 
@@ -167,7 +170,7 @@ def test_without_a_compiler_one_line_says_so(
 
     model = Quantizer(IntGrid(4), LearnedScale(7))
     monkeypatch.setattr(compilation, "_built", set())
-    monkeypatch.setattr(kernels, "warm_ups", lambda device: [fails])
+    monkeypatch.setattr(kernels, "warm_ups", lambda device, odd: [fails])
     assert compile_kernels(model) is False
     assert caplog.messages == ["quantizers run eagerly: compiling failed (no compiler found)"]
     assert model.compiled_on is None

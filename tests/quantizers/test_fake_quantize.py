@@ -54,6 +54,11 @@ SCALES = [
     power_of_two,
     power_of_two_learned,
 ]
+GRIDS = [
+    IntGrid(1, signed=False),
+    *(IntGrid(bits) for bits in (1, 2, 4, 8, 16)),
+    *(IntGrid(bits, midrise=True) for bits in (2, 3, 4)),
+]
 LAYOUTS = [torch.contiguous_format, torch.channels_last]
 
 
@@ -65,10 +70,9 @@ def data(dtype: torch.dtype, layout: torch.memory_format) -> Tensor:
 
 
 @pytest.mark.parametrize("relu", [False, True])
-@pytest.mark.parametrize("bits", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize("grid", GRIDS)
 @pytest.mark.parametrize("scale", SCALES)
-def test_it_equals_the_composition_of_its_functions(scale, bits: int, relu: bool) -> None:
-    grid = IntGrid(bits, signed=bits > 1)  # also after a ReLU
+def test_it_equals_the_composition_of_its_functions(scale, grid: IntGrid, relu: bool) -> None:
     fused = Quantizer(grid, scale(grid), round_ste)
     twin = copy.deepcopy(fused)
     twin.rounding = composed

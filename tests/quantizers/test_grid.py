@@ -1,5 +1,7 @@
 """Integer grids: ends and levels for every width."""
 
+from typing import Any
+
 import pytest
 
 from qat.quantizers import IntGrid
@@ -37,3 +39,23 @@ def test_narrow_must_fit() -> None:
         IntGrid(4, signed=False, narrow=True)
     with pytest.raises(ValueError, match="narrow must be True or None at 1 signed bit"):
         IntGrid(1, narrow=False)
+
+
+@pytest.mark.parametrize("bits", [2, 3, 4])
+def test_midrise(bits: int) -> None:
+    grid = IntGrid(bits, midrise=True)
+    assert (grid.low, grid.high, grid.step, grid.levels) == (1 - 2**bits, 2**bits - 1, 2, 2**bits)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"bits": 2, "signed": False}, "midrise must be False on an unsigned grid"),
+        ({"bits": 5}, "midrise must be False with more than 4 bits, got True with 5"),
+        ({"bits": 2, "narrow": False}, "narrow must be True or None on a midrise grid"),
+        ({"bits": 2, "midrise": 1}, "midrise must be True or False, got 1"),
+    ],
+)
+def test_midrise_must_fit(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        IntGrid(**({"midrise": True} | options))

@@ -25,7 +25,8 @@ CodeType = np.dtype[Any]  # of NumPy, or of ml_dtypes below 8 bits
 
 def code_type(grid: IntGrid, opset: int) -> CodeType:
     """The narrowest type that holds the codes of a grid: of 2 (since opset 25), 4, 8 or 16 bits."""
-    bits = next(width for width in (2, 4, 8, 16) if width >= grid.bits and (width > 2 or opset >= 25))
+    needed = (max(grid.high, -1 - grid.low)).bit_length() + grid.signed
+    bits = next(width for width in (2, 4, 8, 16) if width >= needed and (width > 2 or opset >= 25))
     return helper.tensor_dtype_to_np_dtype(getattr(TensorProto, f"{'' if grid.signed else 'U'}INT{bits}"))
 
 
@@ -49,14 +50,20 @@ class QuantizeDequantize(nn.Module):
 
 
 class StoredWeight(nn.Module):
-    """A weight's quantizer: DequantizeLinear of constant codes."""
+    """A weight's quantizer: DequantizeLinear of constant codes.
+
+    The codes -3, -1, 1, 3 do not fit into two bits. They are stored as n = -2..1, with twice the scale, and
+    the scale is added: `n (2 scale) + scale` is `(2 n + 1) scale`, to the last bit, because 2 n is 0 or a
+    power of two.
+    """
 
     def __init__(self, name: str, layer: QuantLayer, opset: int) -> None:
         super().__init__()
         quantizer, weight = layer.weight_quantizer, layer.effective_weight.detach()
         assert isinstance(quantizer, Quantizer)
         self.name = f"{name}.weight"
-        self.code_type: CodeType = code_type(quantizer.grid, opset)
+        self.is_shifted = quantizer.grid.midrise and quantizer.grid.bits == 2 and opset >= 25
+        self.code_type: CodeType = code_type(IntGrid(2) if self.is_shifted else quantizer.grid, opset)
         self.codes: NDArray[np.int64] = quantizer.codes(weight).numpy().astype(np.int64)
         self.scale: NDArray[np.float32] = quantizer.scale(weight).detach().numpy()  # broadcasts to the codes
 
@@ -68,11 +75,15 @@ class StoredWeight(nn.Module):
     @property
     def constants(self) -> dict[str, NDArray[Any]]:
         """The inputs of the operator."""
-        scale = self.scale.reshape(-1 if self._axis else ())
-        return {
-            f"{self.name}.codes": self.codes.astype(self.code_type),
-            f"{self.name}_quantizer.scale": scale,
-        }
+        codes, scale = self.codes, self.scale.reshape(-1 if self._axis else ())
+        if self.is_shifted:
+            codes, scale = (codes - 1) // 2, 2 * scale
+        return {f"{self.name}.codes": codes.astype(self.code_type), f"{self.name}_quantizer.scale": scale}
+
+    @property
+    def shift(self) -> dict[str, NDArray[np.float32]]:
+        """What is added to the operator's output; empty: nothing. It broadcasts to the codes."""
+        return {f"{self.name}_quantizer.shift": self.scale} if self.is_shifted else {}
 
     def forward(self, weight: Tensor) -> Tensor:
         return _stand_in(self.name, "DequantizeLinear", [], self.codes.shape, self._axis)

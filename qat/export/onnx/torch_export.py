@@ -10,7 +10,7 @@ from typing import Any
 import onnx
 import torch
 from numpy.typing import NDArray
-from onnx import numpy_helper
+from onnx import helper, numpy_helper
 from torch import Tensor, nn
 from torch.onnx import ops
 
@@ -90,7 +90,7 @@ def _set_codes(proto: onnx.ModelProto, model: nn.Module) -> None:
     modules = {m.name: m for m in model.modules() if isinstance(m, QuantizeDequantize | StoredWeight)}
     constants: dict[str, NDArray[Any]] = {}
     calls = Counter[str]()
-    for node in (node for node in proto.graph.node if node.domain == DOMAIN):
+    for node in [node for node in proto.graph.node if node.domain == DOMAIN]:
         (named,) = (attribute for attribute in node.attribute if attribute.name == "quantizer")
         module = modules[named.s.decode()]
         node.attribute.remove(named)
@@ -100,6 +100,17 @@ def _set_codes(proto: onnx.ModelProto, model: nn.Module) -> None:
             node.name += f"/{calls[node.name]}"
         node.input.extend(module.constants)
         constants |= module.constants
+        if isinstance(module, StoredWeight) and module.shift:
+            _add_shift(proto.graph, node, *module.shift)
+            constants |= module.shift
     proto.graph.initializer.extend(numpy_helper.from_array(x, name) for name, x in constants.items())
     for opset in [opset for opset in proto.opset_import if opset.domain == DOMAIN]:
         proto.opset_import.remove(opset)
+
+
+def _add_shift(graph: onnx.GraphProto, node: onnx.NodeProto, shift: str) -> None:
+    """Add a constant to the output of a node."""
+    output = node.output[0]
+    node.output[0] = f"{output}_unshifted"
+    add = helper.make_node("Add", [node.output[0], shift], [output], name=f"{node.name}/shift")
+    graph.node.insert(list(graph.node).index(node) + 1, add)
