@@ -1,5 +1,7 @@
 """Random crop and horizontal flip of whole batches."""
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -7,6 +9,8 @@ from torch.nn import functional as F
 from qat.data.order import epoch_seed
 
 PADDING = 4
+
+FlipName = Literal["random", "alternating"]
 
 
 def crop_flip(images: Tensor, top: Tensor, left: Tensor, flip: Tensor) -> Tensor:
@@ -27,19 +31,30 @@ class CropFlip:
 
     A separate generator draws all choices of an epoch at once. Batch size, number of processes and resuming
     do not change them, and the global generator does not move. Colour images are mirrored with probability
-    1/2, grayscale images never, because they may be digits.
+    1/2, grayscale images never, because they may be digits. With `alternating` the choice is made in epoch 0
+    and turned around in each later epoch, so that any two successive epochs show an image both ways.
+
+    Source: Jordan 2024, "94% on CIFAR-10 in 3.29 seconds on a single GPU", section 3.6 (alternating flip).
     """
 
-    def __init__(self, count: int, channels: int, seed: int) -> None:
+    def __init__(self, count: int, channels: int, seed: int, flip: FlipName = "random") -> None:
         self.count, self.mirror, self.seed = count, channels == 3, seed
+        self.alternates = flip == "alternating"
         self.set_epoch(0)
 
     def set_epoch(self, epoch: int) -> None:
         """Draw the choices of epoch `epoch` (from 0)."""
-        # 2^31 away from the seeds that order the images.
-        generator = torch.Generator().manual_seed((epoch_seed(self.seed) + 2**31 + epoch) % 2**32)
+        generator = self._generator(epoch)
         self.top, self.left = torch.randint(0, 2 * PADDING + 1, (2, self.count), generator=generator)
-        self.flip = (torch.rand(self.count, generator=generator) < 0.5) & self.mirror
+        flip = torch.rand(self.count, generator=generator) < 0.5
+        if self.alternates:
+            first = torch.rand(self.count, generator=self._generator(0)) < 0.5
+            flip = first ^ (epoch % 2 == 1)
+        self.flip = flip & self.mirror
+
+    def _generator(self, epoch: int) -> torch.Generator:
+        # 2^31 away from the seeds that order the images.
+        return torch.Generator().manual_seed((epoch_seed(self.seed) + 2**31 + epoch) % 2**32)
 
     def __call__(self, images: Tensor, index: Tensor) -> Tensor:
         """Images `(N, C, H, W)` whose numbers in the data set are `index` `(N,)` -> the same shape."""

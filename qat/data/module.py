@@ -2,17 +2,19 @@
 
 from functools import cached_property
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from lightning import LightningDataModule
+from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Subset
 
-from qat.data.augment import CropFlip
+from qat.data.augment import CropFlip, FlipName
 from qat.data.images import Batch, Images
 from qat.data.order import EpochLoader, EpochSampler, EvaluationSampler
 from qat.data.sources import DataName, find_source, resolve_root
 from qat.data.split import alternating_order, stratified_split
+from qat.names import unknown_name
 from qat.options import check_seed
 
 
@@ -34,6 +36,8 @@ class ImageData(LightningDataModule):
         batch_size: images per batch and process.
         augment: shift training images at random by up to 4 pixels, and mirror half of them if they are in
             colour.
+        flip: with `augment`, which half is mirrored: `random` in each epoch, or `alternating` between a half
+            and the other one.
         seed: decides the order and the augmentation of each epoch, 0 to 2^32 - 1.
         val_fraction: the fraction of the training images of each class that is used for validation, between 0
             and 1.
@@ -48,6 +52,7 @@ class ImageData(LightningDataModule):
         data_root: str | None = None,
         batch_size: int = 128,
         augment: bool = False,
+        flip: FlipName = "random",
         seed: int = 0,
         val_fraction: float = 0.1,
     ) -> None:
@@ -59,11 +64,15 @@ class ImageData(LightningDataModule):
             raise ValueError(f"{rule}; 128 is a good start")
         if not isinstance(augment, bool):
             raise ValueError(f"augment must be true or false, got {augment!r}; leave it out for false")
+        if flip not in get_args(FlipName):
+            raise unknown_name("flip", flip, get_args(FlipName))
+        if flip != "random" and not augment:
+            raise ValueError(f"flip must be left out without augment, which mirrors images; got {flip!r}")
         check_seed("seed", seed)
         if not _is_number(val_fraction, Real) or not 0 < val_fraction < 1:
             rule = f"val_fraction must be between 0 and 1, got {val_fraction!r}"
             raise ValueError(f"{rule}; 0.1 keeps a tenth")
-        self.batch_size, self.augment, self.seed = batch_size, augment, seed
+        self.batch_size, self.augment, self.flip, self.seed = batch_size, augment, flip, seed
         self.val_fraction = val_fraction
 
     def prepare_data(self) -> None:
@@ -91,7 +100,8 @@ class ImageData(LightningDataModule):
             )
         val = val[alternating_order(data.train_labels[val])]
         test = alternating_order(data.test_labels)
-        crop_flip = CropFlip(len(train), data.train_images.shape[1], self.seed) if self.augment else None
+        channels = data.train_images.shape[1]
+        crop_flip = CropFlip(len(train), channels, self.seed, self.flip) if self.augment else None
         return (
             Images(data.train_images[train], data.train_labels[train], crop_flip),
             Images(data.train_images[val], data.train_labels[val]),
@@ -115,6 +125,14 @@ class ImageData(LightningDataModule):
     def test_dataloader(self) -> DataLoader[Batch]:
         """Test batches, in which the classes alternate; each process gets its share."""
         return self._evaluation_loader(self.parts[2])
+
+    def sample(self, count: int) -> Tensor:
+        """Evenly spaced training images, not augmented: floats in [0, 1].
+
+        Shape: `(count, C, H, W)`, or all images if there are fewer.
+        """
+        images = self.parts[0].images
+        return images[:: max(1, len(images) // count)][:count].float() / 255
 
     def _place(self) -> tuple[int, int]:
         """The number of processes, and this one's among them."""

@@ -29,6 +29,7 @@ from qat.training.ranks import any_process, of_all_processes
 from qat.training.resuming import ResumableModule
 from qat.training.schedule import one_cycle, parameter_groups, planned_steps
 from qat.training.start import load_start
+from qat.training.whitening import whiten_by_images, whitened_layer
 
 
 class Classifier(ResumableModule):
@@ -50,6 +51,8 @@ class Classifier(ResumableModule):
         loss: `huber` on one-hot targets, `cross_entropy`, or a user-defined function `(logits (N, C), labels
             (N,)) -> scalar`.
         delta: where the quadratic part of the Huber loss ends, > 0; only for `huber`.
+        label_smoothing: the share of the target that training spreads over all classes, in [0, 1); only for
+            `cross_entropy`.
         quantization: bits, gradients and scales.
         checkpoint: glob patterns of module names; these blocks are recomputed in the backward.
         pack: save the outputs of quantizers as packed codes until the backward. This only reduces memory;
@@ -71,6 +74,10 @@ class Classifier(ResumableModule):
             not read when a run is resumed. None: random weights.
         scale_learning_rate: the learning rate of learned scales as a multiple of `learning_rate`, >= 0.
             Scales follow the same schedule and have no weight decay.
+        batchnorm_bias_rate: the learning rate of the biases of BatchNorm as a multiple of `learning_rate`,
+            >= 0.
+        whiten: give the first convolution a fixed weight that whitens patches of 5,000 training images. It
+            needs a Conv2d with an even number of channels, and data of `qat.data`.
         float_epochs: the number of float epochs before the first quantized one, >= 0.
         freeze_epoch: the first epoch with frozen scales, counted from 0, > `float_epochs`; None: never.
         freeze_batchnorm_epoch: the first epoch with frozen BatchNorm statistics, >= 0; None: never.
@@ -93,6 +100,7 @@ class Classifier(ResumableModule):
         classes: int = 10,
         loss: LossName | Any = "huber",
         delta: float = 1.0,
+        label_smoothing: float = 0.0,
         quantization: Quantization = Quantization(),  # noqa: B008 - frozen
         checkpoint: list[str] = [],  # noqa: B006 - only read
         pack: bool = False,
@@ -106,6 +114,8 @@ class Classifier(ResumableModule):
         distillation_weight: float = 1.0,
         start: str | None = None,
         scale_learning_rate: float = 1.0,
+        batchnorm_bias_rate: float = 1.0,
+        whiten: bool = False,
         float_epochs: int = 0,
         freeze_epoch: int | None = None,
         freeze_batchnorm_epoch: int | None = None,
@@ -117,7 +127,8 @@ class Classifier(ResumableModule):
         if isinstance(quantization, Mapping):  # from a .ckpt file, which holds plain types only
             quantization = Quantization(**quantization)
         shape = tuple(input_shape)
-        check_hyperparameters(optimizer, classes, learning_rate, weight_decay, scale_learning_rate, seed)
+        rates = (learning_rate, weight_decay, scale_learning_rate, batchnorm_bias_rate)
+        check_hyperparameters(optimizer, classes, rates, seed)
         if pack and compile:
             why = "a graph cannot hold packed tensors; choose one"
             raise ValueError(f"pack must be false with compile true: {why}")
@@ -125,14 +136,16 @@ class Classifier(ResumableModule):
         plain = {"quantization": quantization.plain_parts(), "options": dict(options)}
         self.save_hyperparameters(plain | {"input_shape": list(shape), "checkpoint": list(checkpoint)})
         self.task_loss = task_loss(loss, delta)
+        smoothed = task_loss(loss, delta, label_smoothing)
         has_teacher = teacher is not None
-        self.training_loss = training_loss(self.task_loss, distillation, distillation_weight, has_teacher)
+        self.training_loss = training_loss(smoothed, distillation, distillation_weight, has_teacher)
         # In a tuple, so that it is no part of this module's state.
         self._teacher: tuple[nn.Module, ...] = ()
-        self._started = start is None
+        self._started = start is None and not whiten
         self.class_names: tuple[str, ...] | None = None
         network = build_network(name, shape, classes, options)
         self.model = expect_state(quantize(network, quantization, torch.zeros(2, *shape)))
+        self._whitened = (whitened_layer(self.model),) if whiten else ()  # in a tuple: no second name
         checkpoint_blocks(self.model, list(checkpoint))
         self.model.to(memory_format=torch.channels_last)  # convolutions are a fifth faster
         self._compiled = CompiledNetwork(self.model) if compile else None
@@ -175,10 +188,15 @@ class Classifier(ResumableModule):
             self._teacher = (build_teacher(teacher, tuple(shape), classes, self.seed),)
 
     def load_start(self) -> None:
-        """Load the weights of `start`, once, not in a resumed run; raises ValueError if they do not fit."""
+        """Set the first weights by `start` and `whiten`, once, not in a resumed run.
+
+        Raises ValueError if they do not fit the network.
+        """
         if not self._started:
-            path = self.hparams["start"]
-            self.name_classes(load_start(self, path), f"start {path}")
+            if path := self.hparams["start"]:
+                self.name_classes(load_start(self, path), f"start {path}")
+            for layer in self._whitened:
+                whiten_by_images(layer, getattr(self.trainer, "datamodule", None))
         self._started = True
 
     def name_classes(self, names: Any, where: str) -> None:
@@ -268,7 +286,8 @@ class Classifier(ResumableModule):
     def configure_optimizers(self) -> Any:
         # Here a resumed run has loaded its state already, and no callback has read the weights yet.
         self.load_start()
-        rates = [self.hparams[key] for key in ("learning_rate", "weight_decay", "scale_learning_rate")]
+        names = ("learning_rate", "weight_decay", "scale_learning_rate", "batchnorm_bias_rate")
+        rates = [self.hparams[name] for name in names]
         optimizer = OPTIMIZERS[self.hparams["optimizer"]](parameter_groups(self.model, *rates))
         total = planned_steps(self.trainer)
         scheduler = LambdaLR(optimizer, lambda step: one_cycle(step, total))

@@ -26,16 +26,28 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 LOSSES: dict[str, Loss] = {"huber": one_hot_huber, "cross_entropy": cross_entropy}
 
 
-def task_loss(loss: LossName | Any, delta: float = 1.0) -> Loss:
+def task_loss(loss: LossName | Any, delta: float = 1.0, label_smoothing: float = 0.0) -> Loss:
     """The loss of the task, a function `(logits (N, C), labels (N,)) -> scalar`.
 
     Args:
         loss: a name in `LOSSES`, such a user-defined function, or its import path.
         delta: of the Huber loss, > 0 and finite; other losses have none.
+        label_smoothing: of the cross-entropy, in [0, 1); other losses have none.
 
     Raises:
-        ValueError: there is no such loss, it breaks its contract, delta is out of range or has no effect.
+        ValueError: there is no such loss, it breaks its contract, an option is out of range or has no effect.
     """
+    if (
+        isinstance(label_smoothing, bool)
+        or not isinstance(label_smoothing, Real)
+        or not 0 <= label_smoothing < 1
+    ):
+        raise ValueError(f"label_smoothing must be in [0, 1), got {label_smoothing!r}; 0.1 is common")
+    if label_smoothing and loss != "cross_entropy":
+        rule = (
+            "label_smoothing must be left out unless the loss is cross_entropy, the only one with smoothing"
+        )
+        raise ValueError(f"{rule}; got label_smoothing {label_smoothing} and loss {one_line(loss)}")
     if isinstance(delta, bool) or not isinstance(delta, Real) or not 0 < delta < inf:
         raise ValueError(f"delta must be a number > 0 and finite, got {delta!r}; the default is 1.0")
     if loss == "huber":
@@ -43,6 +55,8 @@ def task_loss(loss: LossName | Any, delta: float = 1.0) -> Loss:
     if delta != 1.0:
         rule = "delta must be left out unless the loss is huber, the only one with a delta"
         raise ValueError(f"{rule}; got delta {delta} and loss {one_line(loss)}")
+    if label_smoothing:
+        return partial(cross_entropy, label_smoothing=float(label_smoothing))
     if isinstance(loss, str) and loss in LOSSES:
         return LOSSES[loss]
     if not callable(loss) and not (isinstance(loss, str) and is_import_path(loss)):

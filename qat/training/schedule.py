@@ -7,6 +7,7 @@ from lightning import Trainer
 from torch import nn
 
 from qat.layers import scale_parameters
+from qat.layers.consumers import BATCH_NORMS
 from qat.layers.trace import CONV_AND_LINEAR
 
 WARM_UP = 0.25
@@ -46,17 +47,26 @@ def one_cycle(step: int, total: float) -> float:
 
 
 def parameter_groups(
-    model: nn.Module, learning_rate: float, weight_decay: float = 0.0, scale_learning_rate: float = 1.0
+    model: nn.Module,
+    learning_rate: float,
+    weight_decay: float = 0.0,
+    scale_learning_rate: float = 1.0,
+    batchnorm_bias_rate: float = 1.0,
 ) -> list[dict[str, Any]]:
     """Parameter groups for an optimizer: weights decay; biases, BatchNorm and learned scales do not.
 
-    The rate of the scales is `scale_learning_rate * learning_rate`. A group without parameters is left out.
+    The rate of the scales is `scale_learning_rate * learning_rate`, that of the biases of BatchNorm
+    `batchnorm_bias_rate * learning_rate`. A group without parameters is left out.
     """
     scales = set(scale_parameters(model))
     weights = {module.weight for module in model.modules() if isinstance(module, CONV_AND_LINEAR)}
-    groups = [
-        ([p for p in model.parameters() if p in weights], learning_rate, weight_decay),
-        ([p for p in model.parameters() if p not in weights | scales], learning_rate, 0.0),
-        ([p for p in model.parameters() if p in scales], learning_rate * scale_learning_rate, 0.0),
-    ]
+    norms = [module for module in model.modules() if isinstance(module, BATCH_NORMS) and module.affine]
+    biases = {norm.bias for norm in norms} if batchnorm_bias_rate != 1 else set()
+    kinds: tuple[tuple[Any, float, float], ...] = (
+        (weights, learning_rate, weight_decay),
+        (set(model.parameters()) - weights - scales - biases, learning_rate, 0.0),
+        (biases, learning_rate * batchnorm_bias_rate, 0.0),
+        (scales, learning_rate * scale_learning_rate, 0.0),
+    )
+    groups = [([p for p in model.parameters() if p in own], rate, decay) for own, rate, decay in kinds]
     return [{"params": params, "lr": rate, "weight_decay": decay} for params, rate, decay in groups if params]

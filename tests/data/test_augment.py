@@ -78,3 +78,19 @@ def test_the_global_generator_never_moves(seed: int) -> None:
     augment.set_epoch(7)
     augment(torch.zeros(10, 3, 8, 8, dtype=torch.uint8), torch.arange(10))
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_an_alternating_flip_shows_each_image_both_ways() -> None:
+    augment = CropFlip(1000, 3, 5, "alternating")
+    flips = []
+    for epoch in range(4):
+        augment.set_epoch(epoch)
+        flips.append(augment.flip)
+    assert 400 < flips[0].sum() < 600
+    assert torch.equal(flips[1], ~flips[0])
+    assert torch.equal(flips[2], flips[0])
+    assert torch.equal(flips[3], flips[1])
+    assert not CropFlip(1000, 1, 5, "alternating").flip.any()
+    random = CropFlip(1000, 3, 5)
+    random.set_epoch(3)
+    assert torch.equal(random.top, augment.top)
