@@ -11,7 +11,7 @@ from qat.quantizers.dorefa import DorefaScale
 from qat.quantizers.grid import IntGrid
 from qat.quantizers.learned import LearnedScale
 from qat.quantizers.observed import ObservedScale
-from qat.quantizers.observers import AVERAGING_CONSTANT, Observer, ObserverName, channel_shape, on_grid
+from qat.quantizers.observers import AVERAGING_CONSTANT, Observer, ObserverName, channel_shape
 from qat.quantizers.pact import PactScale
 from qat.quantizers.power_of_two import PowerOfTwo
 from qat.quantizers.quantizer import Quantizer
@@ -80,12 +80,12 @@ def weight_quantizer(
     elif scale == "learned":
         chosen = LearnedScale(grid.high, shape, axis, of_weight=True, step=grid.step)
     elif bits == 1:
-        chosen = ObservedScale(grid.high, "mean", shape, axis)
+        chosen = ObservedScale(grid.high, "mean", shape, axis, grid.step)
     elif scale == "dorefa":
         chosen = DorefaScale(grid.high, shape, axis)
     else:
         best = "mse_power_of_two" if power_of_two and observer == "mse" else observer
-        chosen = ObservedScale(grid.high, on_grid(cast(ObserverName, best), grid), shape, axis)
+        chosen = ObservedScale(grid.high, cast(ObserverName, best), shape, axis, grid.step)
     # Many weights lie beyond the outer codes of a midrise grid; without a gradient they would stay there.
     passes = outside or ("passed" if grid.midrise and not own_scale and scale != "learned" else "masked")
     return _initialized(grid, chosen, power_of_two, rounding, weight, passes)

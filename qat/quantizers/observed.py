@@ -29,6 +29,7 @@ class ObservedScale(Scale):
         high, axis: as for `Scale`.
         observer: a name in `OBSERVERS`, or an `Observer` with a user-defined function.
         shape: of the scale: `()`, or `(O, 1, 1, 1)` for a convolution's weight.
+        step: the distance between neighbouring codes, 2 on a midrise grid.
 
     Raises:
         ValueError: an unknown observer; a shape without channels at the axis; in `observe`, a tensor with
@@ -47,8 +48,10 @@ class ObservedScale(Scale):
         observer: ObserverName | Observer,
         shape: tuple[int, ...] = (),
         axis: int | None = None,
+        step: int = 1,
     ) -> None:
         super().__init__(high, axis)
+        self.step = step
         check_shape(shape, axis)
         self.observer = _found(observer)
         self.is_dynamic = self.observer.averaging_constant is None
@@ -59,7 +62,8 @@ class ObservedScale(Scale):
     def measure(self, x: Tensor) -> Tensor:
         if x.numel() == 0:
             return torch.full_like(self.value, torch.nan)
-        magnitude = self.observer.measure(x, self.axis, self.high)
+        step = (self.step,) if self.observer.takes_step else ()
+        magnitude = self.observer.measure(x, self.axis, self.high, *step)
         if not isinstance(magnitude, Tensor):
             rule = f"an observer must return a tensor of the shape {tuple(self.value.shape)}"
             raise ValueError(f"{rule}, got {magnitude!r}; reduce x by torch operations, without .item()")

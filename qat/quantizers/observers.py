@@ -1,14 +1,12 @@
 """The statistics from which scales are measured, and their moving averages."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from qat.quantizers.grid import IntGrid
 from qat.quantizers.scale import SMALLEST
 
 AVERAGING_CONSTANT = 0.1  # the weight of the newest batch in a moving average
@@ -34,16 +32,20 @@ def largest_magnitude(x: Tensor, axis: int | None, high: int) -> Tensor:
     return x.abs().amax(other_axes(x, axis), keepdim=True).float()
 
 
-def mean_magnitude(x: Tensor, axis: int | None, high: int, levels: int = 2) -> Tensor:
+def mean_magnitude(x: Tensor, axis: int | None, high: int, step: int = 1) -> Tensor:
     """`mean |x|` times the factor with which the grid has the least squared error for normal numbers.
 
-    For two levels the factor is 1, and the squared error is the least for any numbers.
+    On the grid {-1, +1} the factor is 1, and the squared error is the least for any numbers.
 
     Source: Rastegari et al. 2016 (XNOR-Net), section 3.1; for more levels see `LEVEL_DISTANCES`.
     """
+    return mean_of_magnitudes(x, axis) * (LEVEL_DISTANCES[2 * high // step + 1] * high / step)
+
+
+def mean_of_magnitudes(x: Tensor, axis: int | None) -> Tensor:
+    """`mean |x|`."""
     axes, keepdim = other_axes(x, axis), axis is not None
-    mean = x.detach().abs().mean(axes, keepdim=keepdim, dtype=torch.float32)
-    return mean * (LEVEL_DISTANCES[levels] * (levels - 1) / 2)
+    return x.detach().abs().mean(axes, keepdim=keepdim, dtype=torch.float32)
 
 
 def percentile_magnitude(x: Tensor, axis: int | None, high: int) -> Tensor:
@@ -143,10 +145,11 @@ class Observer:
         ValueError: measure is no function, or the averaging constant is neither in (0, 1] nor None.
     """
 
-    measure: Callable[[Tensor, int | None, int], Tensor]  # `(x, axis, high)` -> magnitude of the highest code
+    measure: Callable[..., Tensor]  # `(x, axis, high)` -> magnitude of the highest code
     # x -> fewer elements, of which `measure` (axis None) is the same, also after a ReLU
     subsample: Callable[[Tensor], Tensor] = all_elements
     averaging_constant: float | None = None  # the weight of the newest batch, in (0, 1]
+    takes_step: bool = False  # `measure` has a fourth argument, the distance between neighbouring codes
     name: str = ""  # of the function of a user
 
     def __post_init__(self) -> None:
@@ -163,30 +166,14 @@ ObserverName = Literal[
 ]
 OBSERVERS: dict[str, Observer] = {
     "max": Observer(largest_magnitude, min_max, None),
-    "mean": Observer(mean_magnitude, evenly_spaced, None),
+    "mean": Observer(mean_magnitude, evenly_spaced, None, takes_step=True),
     "percentile": Observer(percentile_magnitude, evenly_spaced, None),
-    "mse": Observer(mse_magnitude, evenly_spaced, None),
-    "mse_power_of_two": Observer(mse_power_of_two_magnitude, evenly_spaced, None),
+    "mse": Observer(mse_magnitude, evenly_spaced, None, takes_step=True),
+    "mse_power_of_two": Observer(mse_power_of_two_magnitude, evenly_spaced, None, takes_step=True),
     "ema": Observer(largest_magnitude, min_max, AVERAGING_CONSTANT),
     "percentile_ema": Observer(percentile_magnitude, evenly_spaced, AVERAGING_CONSTANT),
     "mse_ema": Observer(mse_magnitude, evenly_spaced, AVERAGING_CONSTANT),
 }
-
-
-def on_grid(name: ObserverName, grid: IntGrid) -> Observer:
-    """The observer of that name for the levels of a grid.
-
-    Raises:
-        ValueError: `mean` for 16 bits.
-    """
-    observer, options = OBSERVERS[name], {}
-    if name == "mean":
-        if grid.levels not in LEVEL_DISTANCES:
-            raise ValueError(f"observer mean needs a grid of at most 8 bits, got {grid.bits}; choose max")
-        options = {"levels": grid.levels}
-    elif grid.midrise and name.startswith("mse"):
-        options = {"step": grid.step}
-    return replace(observer, measure=partial(observer.measure, **options)) if options else observer
 
 
 def update_average(average: Tensor, batches: Tensor, new: Tensor, usable: Tensor, constant: float) -> None:

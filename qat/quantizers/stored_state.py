@@ -38,6 +38,9 @@ def _grid(stored: Meaning, own: Meaning, is_weight: bool) -> tuple[Any, str]:
     if stored["bits"] != own["bits"]:
         options = ("weight_bits", "first_last_bits") if is_weight else ("activation_bits", "input_bits")
         return shown, f"{options[0]}, or {options[1]}, to those of the state"
+    midrise = [of["high"] == 2 ** of["bits"] - 1 and of["low"] < 0 for of in (stored, own)]
+    if midrise[0] != midrise[1]:
+        return shown, f"weight_levels to {'midrise' if midrise[0] else 'midtread'}"
     if (stored["low"] < 0) == (own["low"] < 0):
         return shown, f"IntGrid to narrow={stored['high'] == -stored['low']}"
     signed, kinds = stored["low"] < 0, (stored["scale"], own["scale"])

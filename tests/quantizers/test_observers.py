@@ -73,7 +73,7 @@ def test_the_best_power_of_two_clips_nothing_if_there_are_enough_codes() -> None
 @pytest.mark.parametrize("axis", [None, 0])
 def test_a_binary_weight_has_the_mean_magnitude_and_no_mask(axis: int | None) -> None:
     w = torch.tensor([[0.0, -0.5, 8.0, -1.5], [1.0, -1.0, 0.1, -0.1]], requires_grad=True)
-    scale = ObservedScale(1, "mean", (2, 1) if axis == 0 else (), axis)
+    scale = ObservedScale(1, "mean", (2, 1) if axis == 0 else (), axis, step=2)
     quantizer = Quantizer(IntGrid(1), scale, outside="passed")
     y = quantizer(w)
     means = w.detach().abs().mean(1, keepdim=True) if axis == 0 else w.detach().abs().mean()

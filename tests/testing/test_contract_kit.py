@@ -32,7 +32,7 @@ SIGNED, UNSIGNED = IntGrid(4), IntGrid(4, signed=False)
 SCALES = [
     (ObservedScale(7, "ema"), SIGNED),
     (ObservedScale(7, "mse", (4, 1, 1, 1), 0), SIGNED),
-    (ObservedScale(1, "mean", (4, 1, 1, 1), 0), IntGrid(1)),
+    (ObservedScale(1, "mean", (4, 1, 1, 1), 0, step=2), IntGrid(1)),
     (LearnedScale(7, (4, 1, 1, 1), 0), SIGNED),
     (LearnedScale(15), UNSIGNED),
     (DorefaScale(7, ()), SIGNED),
