@@ -71,6 +71,8 @@ def weight_quantizer(
     if axis is not None and not -dims <= axis < dims:
         allowed = f"{-dims} to {dims - 1} for a weight of {dims} dimensions, or None"
         raise ValueError(f"axis must be {allowed}; got {axis}")
+    if observer == "mean" and bits > 8:
+        raise ValueError(f"observer must be another than mean with more than 8 bits, got {bits}; choose max")
     grid, shape = IntGrid(bits, midrise=levels == "midrise"), channel_shape(weight, axis)
     chosen: Scale
     if own_scale:

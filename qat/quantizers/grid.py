@@ -54,6 +54,10 @@ class IntGrid:
             where = "at 1 signed bit" if self.bits == 1 else "on a midrise grid"
             raise ValueError(f"narrow must be True or None {where}, got False; its codes are odd numbers")
 
+    def widened(self, bits: int) -> "IntGrid":
+        """A grid of the same kind with this number of bits; one without a zero gets one above 4 bits."""
+        return IntGrid(bits, self.signed, self.narrow, self.midrise and bits in MIDRISE_WIDTHS)
+
     @property
     def low(self) -> int:
         """The smallest code."""

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, distributed, nn
 
 from qat.gradients import scale_gradient
-from qat.quantizers.observers import evenly_spaced, mean_of_magnitudes
+from qat.quantizers.observers import evenly_spaced, mean_absolute
 from qat.quantizers.scale import (
     SMALLEST,
     Scale,
@@ -70,7 +70,7 @@ class LearnedScale(Scale):
     def measure(self, x: Tensor) -> Tensor:
         if x.numel() == 0:
             return torch.full_like(self.value, torch.nan)
-        own = 2 * mean_of_magnitudes(x, self.axis) / (self.step * math.sqrt(self.high))
+        own = 2 * mean_absolute(x, self.axis) / (self.step * math.sqrt(self.high))
         alive = (own >= SMALLEST) & own.isfinite()
         others = torch.where(alive, own, 0.0).sum() / alive.sum()
         return above_floor(torch.where((own < SMALLEST) & alive.any(), others, own))

@@ -39,10 +39,10 @@ def mean_magnitude(x: Tensor, axis: int | None, high: int, step: int = 1) -> Ten
 
     Source: Rastegari et al. 2016 (XNOR-Net), section 3.1; for more levels see `LEVEL_DISTANCES`.
     """
-    return mean_of_magnitudes(x, axis) * (LEVEL_DISTANCES[2 * high // step + 1] * high / step)
+    return mean_absolute(x, axis) * (LEVEL_DISTANCES[2 * high // step + 1] * high / step)
 
 
-def mean_of_magnitudes(x: Tensor, axis: int | None) -> Tensor:
+def mean_absolute(x: Tensor, axis: int | None) -> Tensor:
     """`mean |x|`."""
     axes, keepdim = other_axes(x, axis), axis is not None
     return x.detach().abs().mean(axes, keepdim=keepdim, dtype=torch.float32)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from qat.gradients import straight_through
+from qat.quantizers.grid import IntGrid
 from qat.quantizers.scale import Scale, shown
 
 
@@ -58,6 +59,14 @@ class PowerOfTwo(Scale):
     def initialize(self, x: Tensor) -> None:
         self.inner.initialize(x)
         self.unset = None
+
+    def fit(self, grid: IntGrid) -> None:
+        self.inner.fit(grid)
+        self.take(grid)
+
+    def take(self, grid: IntGrid) -> None:
+        self.inner.take(grid)
+        super().take(grid)
 
     def subsample(self, x: Tensor) -> Tensor:
         return self.inner.subsample(x)

@@ -72,7 +72,7 @@ class Quantizer(nn.Module):
     ) -> None:
         super().__init__()
         check_parts(grid, scale, rounding, outside)
-        self.grid = grid
+        self.grid = self.own_grid = grid
         self.scale = scale
         self.rounding = rounding
         self.outside = outside
@@ -122,6 +122,18 @@ class Quantizer(nn.Module):
             self.scale.unset = None  # not after a test of it, for which torch.compile would compile twice
             if before is not None:
                 check_unreplaced(self.scale, before)
+
+    def widen(self, bits: int | None) -> None:
+        """Run with more bits for a while, with a grid over the same range; None: with its own bits again.
+
+        Bits that are not more than its own are its own. An observed scale of a weight is measured anew, any
+        other is multiplied by the ratio of the largest codes.
+        """
+        own = self.own_grid
+        grid = own if bits is None or bits <= own.bits else own.widened(bits)
+        if grid != self.grid:
+            self.scale.fit(grid)
+            self.grid = grid
 
     def freeze(self) -> None:
         """Keep the scale as it is: neither batches nor the weight nor the optimizer change it."""
@@ -222,14 +234,19 @@ class Quantizer(nn.Module):
         """The meaning of the state, as JSON in bytes. Shape: `(n,)`, uint8."""
         # A tensor, because tools that average, hash or compare the entries of a `state_dict` expect tensors,
         # and because torch promises to load the extra state of older versions for tensors only.
-        meaning = {key: getattr(self.grid, key) for key in ("bits", "low", "high")}
+        meaning = {key: getattr(self.own_grid, key) for key in ("bits", "low", "high")}
         meaning |= {"scale": self.scale.kind, "enabled": self.enabled, "frozen": self.scale.frozen}
+        if self.grid != self.own_grid:
+            meaning["widened"] = self.grid.bits
         return torch.tensor(list(json.dumps(meaning).encode()), dtype=torch.uint8)
 
     def set_extra_state(self, state: Tensor) -> None:
         """Set `enabled`, and freeze or unfreeze the scale; `check_state` has compared the rest."""
         meaning = read_extra_state(state)
         self.enabled = meaning["enabled"]
+        grid = self.own_grid.widened(meaning["widened"]) if "widened" in meaning else self.own_grid
+        self.grid = grid
+        self.scale.take(grid)
         self.scale.unset = None
         (self.freeze if meaning["frozen"] else self.unfreeze)()
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, distributed, nn
 
 from qat.gradients import straight_through
+from qat.quantizers.grid import IntGrid
 
 # The smallest normal float32 number; no scale is smaller. It is the scale of a weight's channel of zeros.
 SMALLEST = torch.finfo(torch.float32).tiny
@@ -48,6 +49,7 @@ class Scale(nn.Module):
     """
 
     unset: str | None = None
+    step: int = 1  # the distance between neighbouring codes
     statistic: str = "value"  # the buffer or parameter that stores what `measure` returns
     clamps_first: bool = False  # the gradient passes where `low <= x / scale <= high`
     is_dynamic: bool = False  # in eval mode the scale is measured on the current tensor, until it is frozen
@@ -96,6 +98,18 @@ class Scale(nn.Module):
     def restart(self) -> None:
         """Let the next observed batch set a moving average, which `is_averaged`."""
         self.get_buffer("batches").zero_()
+
+    @torch.no_grad()
+    def fit(self, grid: IntGrid) -> None:
+        """Go on with another grid, whose largest code stands for the same value as before."""
+        if self.statistic == "value":
+            stored = getattr(self, self.statistic)
+            stored.data.mul_(self.high / grid.high)  # .data, because an optimizer may hold the parameter
+        self.take(grid)
+
+    def take(self, grid: IntGrid) -> None:
+        """Be of another grid, for which the state is loaded next."""
+        self.high, self.step = grid.high, grid.step
 
     def subsample(self, x: Tensor) -> Tensor:
         """Fewer elements from which `measure` gets the same result, also after a ReLU; by default x."""

@@ -17,6 +17,7 @@ def read_extra_state(state: Tensor) -> Meaning:
 def compare(name: str, state: Tensor, own_state: Tensor) -> None:
     """Refuse a stored state of another grid or kind of scale: a ValueError with the option that differs."""
     own = read_extra_state(own_state)
+    own.pop("widened", None)  # a phase of training, which the loaded state sets
     try:
         stored = {key: read_extra_state(state)[key] for key in own}
     except (AttributeError, KeyError, TypeError, ValueError) as error:

@@ -16,8 +16,8 @@ from qat.layers import Quantization, quantize
 from qat.layers.unset import expect_state
 from qat.losses import DistillationName
 from qat.memory import checkpoint_blocks, packed_activations
-from qat.names import check_class_names
 from qat.training.ckpt import load_teacher, read_ckpt
+from qat.training.class_names import NamedClasses
 from qat.training.compiling import CompiledNetwork, prepare_kernels
 from qat.training.hyperparameters import OPTIMIZERS, OptimizerName, check_hyperparameters
 from qat.training.loss import LossName, task_loss, training_loss
@@ -31,8 +31,13 @@ from qat.training.schedule import one_cycle, parameter_groups, planned_steps
 from qat.training.start import load_start
 from qat.training.whitening import whiten_by_images, whitened_layer
 
+PHASES = (
+    *("float_epochs", "freeze_epoch", "freeze_batchnorm_epoch"),
+    *("weight_schedule", "activation_schedule"),
+)
 
-class Classifier(ResumableModule):
+
+class Classifier(NamedClasses, ResumableModule):
     """An image classifier: images `(N, C, H, W)` in [0, 1] -> logits `(N, classes)`.
 
     The network is built from the global random generator, then quantized, then its blocks are checkpointed:
@@ -81,6 +86,8 @@ class Classifier(ResumableModule):
         float_epochs: the number of float epochs before the first quantized one, >= 0.
         freeze_epoch: the first epoch with frozen scales, counted from 0, > `float_epochs`; None: never.
         freeze_batchnorm_epoch: the first epoch with frozen BatchNorm statistics, >= 0; None: never.
+        weight_schedule, activation_schedule: bits by the first epoch that has them, as in `{0: 32, 2: 4, 5:
+            2}`; they must not grow, and end with the bits of `quantization`.
 
     Attributes:
         class_names: the name of each class, by the data's order of labels; None while no data and no .ckpt
@@ -119,6 +126,8 @@ class Classifier(ResumableModule):
         float_epochs: int = 0,
         freeze_epoch: int | None = None,
         freeze_batchnorm_epoch: int | None = None,
+        weight_schedule: dict[int, int] = {},  # noqa: B006 - only read
+        activation_schedule: dict[int, int] = {},  # noqa: B006 - only read
     ) -> None:
         super().__init__(seed)
         parts = {"name": name, "loss": loss, "teacher": teacher}
@@ -132,7 +141,7 @@ class Classifier(ResumableModule):
         if pack and compile:
             why = "a graph cannot hold packed tensors; choose one"
             raise ValueError(f"pack must be false with compile true: {why}")
-        Phases(float_epochs, freeze_epoch, freeze_batchnorm_epoch)  # refuses wrong numbers before the work
+        self._phases()  # refuses wrong numbers before the work
         plain = {"quantization": quantization.plain_parts(), "options": dict(options)}
         self.save_hyperparameters(plain | {"input_shape": list(shape), "checkpoint": list(checkpoint)})
         self.task_loss = task_loss(loss, delta)
@@ -142,7 +151,6 @@ class Classifier(ResumableModule):
         # In a tuple, so that it is no part of this module's state.
         self._teacher: tuple[nn.Module, ...] = ()
         self._started = start is None and not whiten
-        self.class_names: tuple[str, ...] | None = None
         network = build_network(name, shape, classes, options)
         self.model = expect_state(quantize(network, quantization, torch.zeros(2, *shape)))
         self._whitened = (whitened_layer(self.model),) if whiten else ()  # in a tuple: no second name
@@ -199,29 +207,15 @@ class Classifier(ResumableModule):
                 whiten_by_images(layer, getattr(self.trainer, "datamodule", None))
         self._started = True
 
-    def name_classes(self, names: Any, where: str) -> None:
-        """Take over the class names that `where` gives: the data or a .ckpt file; None: it gives none.
-
-        Raises:
-            ValueError: they are not a text for each class, or differ from the names so far.
-        """
-        if names is None:
-            return
-        given = check_class_names(names, self.hparams["classes"])
-        for number, (ours, theirs) in enumerate(zip(self.class_names or given, given, strict=True)):
-            if ours != theirs:
-                rule = "class names must be equal in the data and in each .ckpt file"
-                got = f"class {number} is {ours!r}, but {theirs!r} in {where}"
-                raise ValueError(f"{rule}: {got}; use data with the classes of the training, in their order")
-        self.class_names = given
-
     def setup(self, stage: str) -> None:
         data = getattr(self.trainer, "datamodule", None)  # None: plain loaders, which name no classes
         self.name_classes(getattr(data, "class_names", None), "the data")
 
     def configure_callbacks(self) -> list[Callback]:
-        phases = [self.hparams[key] for key in ("float_epochs", "freeze_epoch", "freeze_batchnorm_epoch")]
-        return [Phases(*phases)] if phases != [0, None, None] else []
+        return [self._phases()]
+
+    def _phases(self) -> Phases:
+        return Phases(**{name: self.hparams[name] for name in PHASES})
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         super().on_save_checkpoint(checkpoint)

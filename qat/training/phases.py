@@ -6,8 +6,10 @@ from lightning import Callback, LightningModule, Trainer
 from torch import nn
 
 from qat.layers import freeze
+from qat.layers.config import FLOAT
 from qat.layers.consumers import BATCH_NORMS
 from qat.quantizers import Quantizer, Scale
+from qat.training.bit_schedule import bits_at, check_last, check_schedule, quantizers_of
 from qat.training.lightning_private import needs_all_gradients
 from qat.training.network import require_quantizers
 
@@ -30,10 +32,15 @@ class Phases(Callback):
             because a quantized epoch must measure the scales first. None: never.
         freeze_batchnorm_epoch: the first epoch with frozen BatchNorm statistics, >= 0; 0 is right for a run
             that starts from trained statistics. None: never.
+        weight_schedule, activation_schedule: bits by the first epoch that has them, as in `{0: 32, 2: 4, 5:
+            2}`: weights (activations) of fewer bits run at this width until the next entry, 32 is float. An
+            empty one: each quantizer has its own bits throughout.
 
     Raises:
-        ValueError: a number is negative or not an integer, or `freeze_epoch` is not above `float_epochs`; at
-            the start of the run, the module holds no quantizer.
+        ValueError: a number is negative or not an integer, or `freeze_epoch` is not above `float_epochs`; a
+            schedule does not start at epoch 0, grows, has a width that no grid has, or goes together with
+            `float_epochs`; at the start of the run, the module holds no quantizer, or the schedule ends above
+            the bits of one; when a run is resumed, it had another schedule.
 
     Source: Krishnamoorthi 2018, "Quantizing deep convolutional networks for efficient inference", sections
     3.2.2 (frozen statistics) and 7 (float before quantized, scales frozen late).
@@ -44,6 +51,8 @@ class Phases(Callback):
         float_epochs: int = 0,
         freeze_epoch: int | None = None,
         freeze_batchnorm_epoch: int | None = None,
+        weight_schedule: dict[int, int] | None = None,
+        activation_schedule: dict[int, int] | None = None,
     ) -> None:
         optional = {"freeze_epoch": freeze_epoch, "freeze_batchnorm_epoch": freeze_batchnorm_epoch}
         given = {name: value for name, value in optional.items() if value is not None}
@@ -55,6 +64,10 @@ class Phases(Callback):
                 f"freeze_epoch must be above float_epochs ({float_epochs}), got {freeze_epoch}: a quantized "
                 "epoch must measure the scales first"
             )
+        self.schedules = {
+            "weight": check_schedule("weight_schedule", weight_schedule or {}, float_epochs),
+            "activation": check_schedule("activation_schedule", activation_schedule or {}, float_epochs),
+        }
         self.float_epochs, self.freeze_epoch = float_epochs, freeze_epoch
         self.freeze_batchnorm_epoch = freeze_batchnorm_epoch
         self._frozen: set[Quantizer] = set()  # by this callback: what the user froze stays frozen
@@ -68,9 +81,22 @@ class Phases(Callback):
                 f"trainer.strategy ddp_find_unused_parameters_true, got {type(trainer.strategy).__name__}"
             )
 
+    def state_dict(self) -> dict[str, Any]:
+        """The schedules, which a resumed run must have, too."""
+        return {kind: list(map(list, schedule.items())) for kind, schedule in self.schedules.items()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        for kind, schedule in self.schedules.items():
+            before = dict(state_dict.get(kind, []))
+            if before != schedule:
+                rule = f"{kind}_schedule must be that of the run that is resumed, {before}"
+                raise ValueError(f"{rule}; got {schedule}")
+
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if self.float_epochs or self.freeze_epoch is not None:
+        if self.float_epochs or self.freeze_epoch is not None or any(self.schedules.values()):
             require_quantizers(pl_module, self)
+        for kind, schedule in self.schedules.items():
+            check_last(kind, schedule, quantizers_of(pl_module, kind))
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.enter(pl_module, trainer.current_epoch)
@@ -91,6 +117,12 @@ class Phases(Callback):
     def _set_quantizers(self, model: nn.Module, epoch: int) -> None:
         if self.float_epochs:
             set_quantized(model, epoch >= self.float_epochs)
+        for kind, schedule in self.schedules.items():
+            if schedule:
+                bits = bits_at(schedule, epoch)
+                for quantizer in quantizers_of(model, kind).values():
+                    quantizer.enabled = bits < FLOAT
+                    quantizer.widen(bits if bits < FLOAT else None)
         if self.freeze_epoch is not None:
             if epoch >= self.freeze_epoch:
                 quantizers = [m for m in model.modules() if isinstance(m, Quantizer)]

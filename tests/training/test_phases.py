@@ -156,8 +156,10 @@ def test_a_loaded_file_is_in_the_phase_it_was_written_in(
     assert all(torch.equal(value, untouched[key]) for key, value in again.state_dict().items())
 
 
-def test_no_phases_no_callback() -> None:
-    assert Classifier(options={"width": 4}).configure_callbacks() == []
+def test_a_classifier_has_the_phases_of_its_options() -> None:
+    (none,) = Classifier(options={"width": 4}).configure_callbacks()
+    assert isinstance(none, Phases)  # it refuses to go on where a run with a schedule of bits stopped
+    assert (none.float_epochs, none.freeze_epoch, none.freeze_batchnorm_epoch) == (0, None, None)
     (phases,) = Classifier(options={"width": 4}, freeze_epoch=3).configure_callbacks()
     assert isinstance(phases, Phases)
     assert (phases.float_epochs, phases.freeze_epoch, phases.freeze_batchnorm_epoch) == (0, 3, None)
