@@ -91,7 +91,9 @@ class Quantizer(nn.Module):
         elif not torch.compiler.is_compiling() and self.scale.unset is not None:
             self._warn_unset()
         if self._is_one_function(relu):
-            return self._fused(x, relu)
+            scale = self.scale(x)
+            if self.outside == "masked" or not scale.requires_grad:
+                return self._fused(x, scale, relu)
         codes, scale, _ = self._composed(x.relu() if relu else x)
         value: Tensor = Multiply.apply(codes, scale)
         return value.to(x.dtype)
@@ -172,12 +174,10 @@ class Quantizer(nn.Module):
     def _is_one_function(self, relu: bool) -> bool:
         if relu and (self.scale.is_dynamic or self.grid.midrise or self.outside != "masked"):
             return False
-        if self.outside == "fading" or (self.outside == "passed" and self._learns):
-            return False
-        return self.effective_rounding is round_ste and self.scale.is_fusible
+        return self.effective_rounding is round_ste and self.scale.is_fusible and self.outside != "fading"
 
-    def _fused(self, x: Tensor, relu: bool) -> Tensor:
-        scale, odd, compiled = self.scale(x), self.grid.midrise, self.compiled_on == x.device.type
+    def _fused(self, x: Tensor, scale: Tensor, relu: bool) -> Tensor:
+        odd, compiled = self.grid.midrise, self.compiled_on == x.device.type
         low, high = self._bounds
         value: Tensor
         if not torch.is_grad_enabled():
@@ -190,10 +190,6 @@ class Quantizer(nn.Module):
         else:
             value = FakeQuantize.apply(x, scale, low, high, odd, self.scale.clamps_first, relu, compiled)
         return value
-
-    @property
-    def _learns(self) -> bool:
-        return any(parameter.requires_grad for parameter in self.scale.parameters())
 
     @property
     def _bounds(self) -> tuple[int, int]:

@@ -20,6 +20,9 @@ CONFIGS = {
     "stochastic": Quantization(rounding="stochastic"),
     "ewgs, asymmetric": Quantization(rounding="ewgs", asymmetric=True),
     "one bit, power of two": Quantization(weight_bits=1, activation_bits=1, power_of_two=True),
+    "midrise": Quantization(
+        2, 2, weight_levels="midrise", weight_observer="mean", activation_outside="fading"
+    ),
 }
 
 COMMON = ("learned",)

@@ -1,12 +1,14 @@
 """The configuration: what it refuses, and overrides by layer."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from qat.gradients import round_ste, round_zero
-from qat.layers import Quantization
+from qat.layers import Quantization, quantize
 
 BITS = ["weight_bits", "activation_bits", "first_last_bits", "input_bits"]
 
@@ -175,3 +177,47 @@ def test_an_override_is_applied_before_the_preset_is_expanded() -> None:
     config = Quantization(deployable=True, layers={"a": {"weight_scale": "learned"}})
     (own,) = config.resolve(["a", "b"], []).values()
     assert (own.weight_scale, own.weight_observer, own.power_of_two) == ("learned", "max", True)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"weight_levels": "odd"}, "unknown weight_levels 'odd'; choose from: midtread, midrise"),
+        ({"weight_outside": "pass"}, "unknown weight_outside 'pass'; nearest: passed"),
+        (
+            {"activation_outside": None},
+            "unknown activation_outside None; choose from: masked",
+        ),
+        (
+            {"activation_outside": "passed", "activation_scale": "pact"},
+            "activation_outside must be 'masked' with activation_scale pact, which defines",
+        ),
+        (
+            {"activation_outside": "fading", "asymmetric": True},
+            "activation_outside must be 'masked' with",
+        ),
+        (
+            {"layers": {"a": {"weight_levels": "odd"}}},
+            r"layers\['a'\]: unknown weight_levels 'odd'",
+        ),
+    ],
+)
+def test_levels_and_gradients_outside(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Quantization(**options)
+
+
+def test_midrise_is_for_weights_of_two_to_four_bits() -> None:
+    net = nn.Sequential(*(nn.Linear(8, 8) for _ in range(5)))
+    widths = {"1": 1, "2": 4, "3": 5}
+    layers = {name: {"weight_bits": bits} for name, bits in widths.items()}
+    config = Quantization(2, weight_levels="midrise", weight_observer="mean", layers=layers)
+    model: Any = quantize(net, config, torch.rand(2, 8))
+    assert [layer.weight_quantizer.grid.midrise for layer in model] == [False, True, True, False, False]
+    outside = [layer.weight_quantizer.outside for layer in model]
+    assert outside == ["masked", "passed", "passed", "masked", "masked"]
+
+
+def test_sixteen_bits_have_no_mean() -> None:
+    with pytest.raises(ValueError, match="observer must be another than mean with more than 8 bits, got 16"):
+        quantize(nn.Linear(4, 4), Quantization(first_last_bits=16, weight_observer="mean"), torch.rand(2, 4))

@@ -77,6 +77,8 @@ CONFIGS = {
     "zero": Quantization(rounding="zero"),
     "one bit": Quantization(weight_bits=1, activation_bits=1),
     "two bits": Quantization(weight_bits=2, activation_bits=2),
+    "midrise": Quantization(2, 2, weight_levels="midrise", weight_observer="mean"),
+    "outside": Quantization(2, 2, weight_outside="fading", activation_outside="passed"),
     "three bits": Quantization(weight_bits=3, activation_bits=3),
     "sixteen bits": Quantization(weight_bits=16, activation_bits=16),
 }
