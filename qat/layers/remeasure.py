@@ -13,7 +13,7 @@ from qat.quantizers import Quantizer
 
 
 @torch.no_grad()
-def remeasure(model: nn.Module, batches: Iterable[Any]) -> nn.Module:
+def remeasure(model: nn.Module, batches: Iterable[Any], scales: bool = True) -> nn.Module:
     """Measure BatchNorm's running statistics and observed scales of activations anew, and return the model.
 
     Call it once the weights are no longer those that the batches of training have met: after averaging them
@@ -30,6 +30,7 @@ def remeasure(model: nn.Module, batches: Iterable[Any]) -> nn.Module:
         batches: at least 20 of training size, from the training data: inputs of the model, or tuples of which
             the first is one, as a `DataLoader` gives them. BatchNorm takes their mean. Scales take a moving
             average, which the last 20 dominate.
+        scales: whether observed scales of activations are measured, too.
 
     Raises:
         ValueError: there is nothing to measure, or no batch.
@@ -39,7 +40,8 @@ def remeasure(model: nn.Module, batches: Iterable[Any]) -> nn.Module:
     """
     norms = [part for part in model.modules() if isinstance(part, BATCH_NORMS) and part.track_running_stats]
     quantizers = [part for part in model.modules() if isinstance(part, Quantizer) and part.enabled]
-    measured = [part for part in quantizers if part.scale.is_averaged and not part.scale.frozen]
+    averaged = [part for part in quantizers if part.scale.is_averaged and not part.scale.frozen]
+    measured = averaged if scales else []
     if not norms and not measured:
         raise ValueError(
             "the model has no BatchNorm and no observed scale of activations: nothing to measure"

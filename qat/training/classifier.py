@@ -26,6 +26,7 @@ from qat.training.network import build_network, build_teacher
 from qat.training.nonfinite import has_nonfinite, locate_nonfinite
 from qat.training.phases import Phases
 from qat.training.ranks import any_process, of_all_processes
+from qat.training.reestimation import Reestimation
 from qat.training.resuming import ResumableModule
 from qat.training.schedule import one_cycle, parameter_groups, planned_steps
 from qat.training.start import load_start
@@ -86,6 +87,9 @@ class Classifier(NamedClasses, ResumableModule):
         float_epochs: the number of float epochs before the first quantized one, >= 0.
         freeze_epoch: the first epoch with frozen scales, counted from 0, > `float_epochs`; None: never.
         freeze_batchnorm_epoch: the first epoch with frozen BatchNorm statistics, >= 0; None: never.
+        batchnorm_batches: before each validation, BatchNorm statistics become the mean over this number of
+            training batches; 0: they are the moving average of the training. Not with
+            `freeze_batchnorm_epoch`.
         weight_schedule, activation_schedule: bits by the first epoch that has them, as in `{0: 32, 2: 4, 5:
             2}`; they must not grow, and end with the bits of `quantization`.
 
@@ -126,6 +130,7 @@ class Classifier(NamedClasses, ResumableModule):
         float_epochs: int = 0,
         freeze_epoch: int | None = None,
         freeze_batchnorm_epoch: int | None = None,
+        batchnorm_batches: int = 0,
         weight_schedule: dict[int, int] = {},  # noqa: B006 - only read
         activation_schedule: dict[int, int] = {},  # noqa: B006 - only read
     ) -> None:
@@ -141,7 +146,10 @@ class Classifier(NamedClasses, ResumableModule):
         if pack and compile:
             why = "a graph cannot hold packed tensors; choose one"
             raise ValueError(f"pack must be false with compile true: {why}")
-        self._phases()  # refuses wrong numbers before the work
+        self.configure_callbacks()  # refuses wrong numbers before the work
+        if batchnorm_batches and freeze_batchnorm_epoch is not None:
+            why = "which keeps the statistics; choose one"
+            raise ValueError(f"batchnorm_batches must be 0 with freeze_batchnorm_epoch, {why}")
         plain = {"quantization": quantization.plain_parts(), "options": dict(options)}
         self.save_hyperparameters(plain | {"input_shape": list(shape), "checkpoint": list(checkpoint)})
         self.task_loss = task_loss(loss, delta)
@@ -212,7 +220,8 @@ class Classifier(NamedClasses, ResumableModule):
         self.name_classes(getattr(data, "class_names", None), "the data")
 
     def configure_callbacks(self) -> list[Callback]:
-        return [self._phases()]
+        batches = self.hparams["batchnorm_batches"]
+        return [self._phases(), *([Reestimation(batches)] if batches else [])]
 
     def _phases(self) -> Phases:
         return Phases(**{name: self.hparams[name] for name in PHASES})
