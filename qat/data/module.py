@@ -9,7 +9,7 @@ from lightning import LightningDataModule
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Subset
 
-from qat.data.augment import CropFlip, FlipName
+from qat.data.augment import SHIFT, CropFlip, FlipName
 from qat.data.images import Batch, Images
 from qat.data.order import EpochLoader, EpochSampler, EvaluationSampler
 from qat.data.sources import DataName, find_source, resolve_root
@@ -34,13 +34,14 @@ class ImageData(LightningDataModule):
             than 8 bits a channel or of several pictures is an error.
         data_root: the folder of the data; by default the environment variable QAT_DATA, or `data`.
         batch_size: images per batch and process.
-        augment: shift training images at random by up to 4 pixels, and mirror half of them if they are in
-            colour.
-        flip: with `augment`, which half is mirrored: `random` in each epoch, or `alternating` between a half
-            and the other one.
+        augment: shift training images at random, and mirror half of them if they are in colour.
         seed: decides the order and the augmentation of each epoch, 0 to 2^32 - 1.
         val_fraction: the fraction of the training images of each class that is used for validation, between 0
             and 1.
+        flip: with `augment`, which half is mirrored: `random` in each epoch, or `alternating` between a half
+            and the other one.
+        shift: with `augment`, the largest shift in pixels, 0 to 16. Small networks and short runs learn more
+            from shifts of 2.
 
     Raises:
         ValueError: an argument is out of range; the data is missing, damaged or cannot be downloaded.
@@ -52,9 +53,10 @@ class ImageData(LightningDataModule):
         data_root: str | None = None,
         batch_size: int = 128,
         augment: bool = False,
-        flip: FlipName = "random",
         seed: int = 0,
         val_fraction: float = 0.1,
+        flip: FlipName = "random",
+        shift: int = SHIFT,
     ) -> None:
         super().__init__()
         self.source = find_source(name)
@@ -68,11 +70,16 @@ class ImageData(LightningDataModule):
             raise unknown_name("flip", flip, get_args(FlipName))
         if flip != "random" and not augment:
             raise ValueError(f"flip must be left out without augment, which mirrors images; got {flip!r}")
+        if not _is_number(shift, Integral) or not 0 <= shift <= 16:
+            raise ValueError(f"shift must be 0 to 16 pixels, got {shift!r}; 4 is the default")
+        if shift != SHIFT and not augment:
+            raise ValueError(f"shift must be left out without augment, which shifts images; got {shift}")
         check_seed("seed", seed)
         if not _is_number(val_fraction, Real) or not 0 < val_fraction < 1:
             rule = f"val_fraction must be between 0 and 1, got {val_fraction!r}"
             raise ValueError(f"{rule}; 0.1 keeps a tenth")
         self.batch_size, self.augment, self.flip, self.seed = batch_size, augment, flip, seed
+        self.shift = shift
         self.val_fraction = val_fraction
 
     def prepare_data(self) -> None:
@@ -101,7 +108,7 @@ class ImageData(LightningDataModule):
         val = val[alternating_order(data.train_labels[val])]
         test = alternating_order(data.test_labels)
         channels = data.train_images.shape[1]
-        crop_flip = CropFlip(len(train), channels, self.seed, self.flip) if self.augment else None
+        crop_flip = CropFlip(len(train), channels, self.seed, self.flip, self.shift) if self.augment else None
         return (
             Images(data.train_images[train], data.train_labels[train], crop_flip),
             Images(data.train_images[val], data.train_labels[val]),

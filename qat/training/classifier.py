@@ -19,13 +19,13 @@ from qat.memory import checkpoint_blocks, packed_activations
 from qat.training.ckpt import load_teacher, read_ckpt
 from qat.training.class_names import NamedClasses
 from qat.training.compiling import CompiledNetwork, prepare_kernels
+from qat.training.dampening import dampening_loss, dampening_share
 from qat.training.hyperparameters import OPTIMIZERS, OptimizerName, check_hyperparameters
 from qat.training.loss import LossName, task_loss, training_loss
 from qat.training.named_parts import check_named_parts, is_ckpt, stored_part
 from qat.training.network import build_network, build_teacher
-from qat.training.nonfinite import has_nonfinite, locate_nonfinite
+from qat.training.nonfinite import end_together
 from qat.training.phases import Phases
-from qat.training.ranks import any_process, of_all_processes
 from qat.training.reestimation import Reestimation
 from qat.training.resuming import ResumableModule
 from qat.training.schedule import one_cycle, parameter_groups, planned_steps
@@ -90,6 +90,8 @@ class Classifier(NamedClasses, ResumableModule):
         batchnorm_batches: before each validation, BatchNorm statistics become the mean over this number of
             training batches; 0: they are the moving average of the training. Not with
             `freeze_batchnorm_epoch`.
+        dampening: the factor of `dampening_loss` at the end of the run, >= 0; it rises from 0 along a cosine
+            once the weights are quantized.
         weight_schedule, activation_schedule: bits by the first epoch that has them, as in `{0: 32, 2: 4, 5:
             2}`; they must not grow, and end with the bits of `quantization`.
 
@@ -131,6 +133,7 @@ class Classifier(NamedClasses, ResumableModule):
         freeze_epoch: int | None = None,
         freeze_batchnorm_epoch: int | None = None,
         batchnorm_batches: int = 0,
+        dampening: float = 0.0,
         weight_schedule: dict[int, int] = {},  # noqa: B006 - only read
         activation_schedule: dict[int, int] = {},  # noqa: B006 - only read
     ) -> None:
@@ -142,11 +145,12 @@ class Classifier(NamedClasses, ResumableModule):
             quantization = Quantization(**quantization)
         shape = tuple(input_shape)
         rates = (learning_rate, weight_decay, scale_learning_rate, batchnorm_bias_rate)
-        check_hyperparameters(optimizer, classes, rates, seed)
+        check_hyperparameters(optimizer, classes, rates, seed, dampening)
         if pack and compile:
             why = "a graph cannot hold packed tensors; choose one"
             raise ValueError(f"pack must be false with compile true: {why}")
         self.configure_callbacks()  # refuses wrong numbers before the work
+        self._first_quantized = self._phases().first_quantized
         if batchnorm_batches and freeze_batchnorm_epoch is not None:
             why = "which keeps the statistics; choose one"
             raise ValueError(f"batchnorm_batches must be 0 with freeze_batchnorm_epoch, {why}")
@@ -255,17 +259,10 @@ class Classifier(NamedClasses, ResumableModule):
             tensors["teacher"] = self._teacher[0](images)
         loss: Tensor
         loss, terms = self.training_loss(**tensors)
-        # All processes end together: none waits for the gradients of another.
-        fails, stops = any_process(has_nonfinite(loss.detach()), self.stops)
-        if fails:
-            value, where = loss.item(), locate_nonfinite(self.model, images)
-            found = of_all_processes((not math.isfinite(value), value, where))
-            _, value, where = next(each for each in found if each[0])
-            raise FloatingPointError(
-                f"the loss is {value} in epoch {self.current_epoch}, batch {batch_idx}: {where}"
-            )
-        if stops:
-            raise SystemExit
+        if factor := self.hparams["dampening"]:
+            terms["dampening"] = dampening_loss(self.model)
+            loss = loss + factor * dampening_share(self.trainer, self._first_quantized) * terms["dampening"]
+        end_together(self.model, images, loss, self.stops, f"epoch {self.current_epoch}, batch {batch_idx}")
         logged = {"loss": loss, **(terms if len(terms) > 1 else {})}
         for name, value in logged.items():
             options = {"prog_bar": name == "loss", "batch_size": len(labels), "sync_dist": True}

@@ -16,7 +16,7 @@ OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {"adamw": AdamW, "sgd": NESTER
 
 
 def check_hyperparameters(
-    optimizer: str, classes: int, rates: tuple[float, float, float, float], seed: int
+    optimizer: str, classes: int, rates: tuple[float, float, float, float], seed: int, dampening: float
 ) -> None:
     """Raise ValueError for a value that is out of its range, or an unknown optimizer.
 
@@ -31,6 +31,7 @@ def check_hyperparameters(
         f"classes must be at least 2, got {classes}": classes >= 2,
         f"learning_rate must be > 0 and finite, got {rate}; 0.01 suits adamw": 0.0 < rate < inf,
         f"weight_decay must be >= 0 and finite, got {decay}; 0 switches it off": 0.0 <= decay < inf,
+        f"dampening must be >= 0 and finite, got {dampening}; 0.001 is a start": 0.0 <= dampening < inf,
         f"batchnorm_bias_rate must be >= 0 and finite, got {bias_rate}; 1 is the rate of the weights": (
             0.0 <= bias_rate < inf
         ),

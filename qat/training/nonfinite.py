@@ -1,5 +1,6 @@
 """Find the layer in which a loss became NaN or infinite."""
 
+import math
 from typing import Any
 
 import torch
@@ -7,7 +8,7 @@ from torch import Tensor, nn
 
 from qat.module_state import call_on, copy_buffers
 from qat.torch_private import tensors_in
-from qat.training.ranks import any_process
+from qat.training.ranks import any_process, of_all_processes
 
 
 def has_nonfinite(x: Tensor) -> Tensor:
@@ -44,3 +45,20 @@ def locate_nonfinite(model: nn.Module, images: Tensor) -> str:
     if not found:
         return "the logits are finite, so the loss function itself is the cause"
     return f"first seen in the output of {found[0]}"
+
+
+def end_together(model: nn.Module, images: Tensor, loss: Tensor, stops: bool, when: str) -> None:
+    """End all processes if the loss of one is not finite or one stops, so that none waits for another.
+
+    Raises:
+        FloatingPointError: a loss is not finite; names the first layer with such an output.
+        SystemExit: a process stops.
+    """
+    fails, ends = any_process(has_nonfinite(loss.detach()), stops)
+    if fails:
+        value, where = loss.item(), locate_nonfinite(model, images)
+        found = of_all_processes((not math.isfinite(value), value, where))
+        _, value, where = next(each for each in found if each[0])
+        raise FloatingPointError(f"the loss is {value} in {when}: {where}")
+    if ends:
+        raise SystemExit

@@ -72,6 +72,12 @@ class Phases(Callback):
         self.freeze_batchnorm_epoch = freeze_batchnorm_epoch
         self._frozen: set[Quantizer] = set()  # by this callback: what the user froze stays frozen
 
+    @property
+    def first_quantized(self) -> int:
+        """The first epoch with quantized weights."""
+        schedule = self.schedules["weight"]
+        return next((e for e, bits in schedule.items() if bits < FLOAT), 0) if schedule else self.float_epochs
+
     def setup(self, trainer: Trainer, pl_module: LightningModule, *_: Any, **__: Any) -> None:
         """Refuse a strategy that waits for gradients of learned scales in phases that compute none."""
         learned = any(list(m.parameters()) for m in pl_module.modules() if isinstance(m, Scale))

@@ -94,3 +94,13 @@ def test_an_alternating_flip_shows_each_image_both_ways() -> None:
     random = CropFlip(1000, 3, 5)
     random.set_epoch(3)
     assert torch.equal(random.top, augment.top)
+
+
+@pytest.mark.parametrize("shift", [0, 2, 5])
+def test_the_largest_shift(shift: int) -> None:
+    augment = CropFlip(2000, 1, 0, shift=shift)
+    assert (augment.top.min(), augment.top.max()) == (0, 2 * shift)
+    images = torch.randint(1, 256, (2000, 1, 6, 6), dtype=torch.uint8)
+    out = augment(images, torch.arange(2000))
+    expected = crop_flip(images, augment.top + 8 - shift, augment.left + 8 - shift, augment.flip, 8)
+    assert torch.equal(out, expected)

@@ -3,6 +3,7 @@ import random
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -172,12 +173,26 @@ def test_no_global_generator_moves() -> None:
         ("val_fraction", 1.0),
         *(("val_fraction", value) for value in (math.nan, math.inf, None, True, "0.1")),
         *(("augment", value) for value in (None, 1, "yes")),
+        *(("shift", value) for value in (-1, 17, 1.5, True, None)),
         ("data_root", 3),
     ],
 )
 def test_bad_arguments(argument: str, value: object) -> None:
     with pytest.raises(ValueError, match=rf"^{argument} must [^\n]*got {re.escape(repr(value))}; [^\n]*$"):
         ImageData(**{argument: value})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"augment": True, "flip": "always"}, "unknown flip 'always'; choose from: random, alternating"),
+        ({"flip": "alternating"}, "flip must be left out without augment"),
+        ({"shift": 2}, "shift must be left out without augment"),
+    ],
+)
+def test_options_of_augmentation(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ImageData(**options)
 
 
 def test_nothing_to_validate_with(tmp_path: Path, write_folder) -> None:
