@@ -9,12 +9,13 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from qat.cli.lightning_cli import TrainCLI
 from qat.data import ImageData
+from qat.experiment.comparison import read_comparison
 from qat.memory import Checkpointed
 
 CONFIGS = sorted(
     path
     for path in (Path(__file__).parents[1] / "configs").glob("*.yaml")
-    if not path.stem.startswith("compare")
+    if not path.stem.startswith(("compare", "ablation"))
 )
 
 
@@ -67,3 +68,13 @@ def test_config_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     bits = settings["model"]["quantization"]["weight_bits"]
     assert (bits == 32) == ("float" in path.stem)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_ablation_changes_one_thing_at_a_time() -> None:
+    comparison = read_comparison(Path(__file__).parents[1] / "configs/ablation_w2a2.yaml")
+    names = [setup.name for setup in comparison.setups]
+    assert names[0] == "base"
+    assert len(names) == len(set(names)) > 12
+    assert list(comparison.seeds) == [0, 1, 2]
+    plan = comparison.with_values(["data.name"], ["mnist5k"]).with_values(["model.name"], ["small_cnn"])
+    assert plan.setups
