@@ -73,6 +73,6 @@ def test_config_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_the_ablation_is_a_plan_of_different_runs() -> None:
     comparison = read_comparison(Path(__file__).parents[1] / "configs/ablation_w2a2.yaml")
-    assert list(comparison.setups)[0] == "base"
+    assert next(iter(comparison.setups)) == "base"
     assert not comparison.setups["base"].options
     assert len(plan(comparison, {})) == 3 * len(comparison.setups) > 40
