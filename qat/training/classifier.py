@@ -25,6 +25,7 @@ from qat.training.loss import LossName, task_loss, training_loss
 from qat.training.named_parts import check_named_parts, is_ckpt, stored_part
 from qat.training.network import build_network, build_teacher
 from qat.training.nonfinite import end_together
+from qat.training.oscillation import FreezeOscillating
 from qat.training.phases import Phases
 from qat.training.reestimation import Reestimation
 from qat.training.resuming import ResumableModule
@@ -92,6 +93,8 @@ class Classifier(NamedClasses, ResumableModule):
             `freeze_batchnorm_epoch`.
         dampening: the factor of `dampening_loss` at the end of the run, >= 0; it rises from 0 along a cosine
             once the weights are quantized.
+        freeze_oscillating: weights that turn around more often than this, in turns per step, in (0, 0.1],
+            keep their code for the rest of the run; None: never.
         weight_schedule, activation_schedule: the bits of epoch 0, 1, ..., as in `[32, 32, 4, 2]`; they do not
             grow, and end with the bits of `quantization`, which hold for the rest of the run.
 
@@ -134,6 +137,7 @@ class Classifier(NamedClasses, ResumableModule):
         freeze_batchnorm_epoch: int | None = None,
         batchnorm_batches: int = 0,
         dampening: float = 0.0,
+        freeze_oscillating: float | None = None,
         weight_schedule: list[int] = [],  # noqa: B006 - only read
         activation_schedule: list[int] = [],  # noqa: B006 - only read
     ) -> None:
@@ -224,8 +228,10 @@ class Classifier(NamedClasses, ResumableModule):
         self.name_classes(getattr(data, "class_names", None), "the data")
 
     def configure_callbacks(self) -> list[Callback]:
-        batches = self.hparams["batchnorm_batches"]
-        return [self._phases(), *([Reestimation(batches)] if batches else [])]
+        batches, limit = self.hparams["batchnorm_batches"], self.hparams["freeze_oscillating"]
+        found: list[Callback] = [phases := self._phases()]
+        found += [FreezeOscillating(limit, phases.first_quantized)] if limit is not None else []
+        return found + ([Reestimation(batches)] if batches else [])
 
     def _phases(self) -> Phases:
         return Phases(**{name: self.hparams[name] for name in PHASES})
