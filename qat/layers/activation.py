@@ -32,7 +32,7 @@ class QuantActivation(nn.Module):
     is_signed: bool = False  # whether the activation may be negative
 
     def __init__(self, quantizer: nn.Module | None = None, *args: Any, **kwargs: Any) -> None:
-        config, given, of_torch = split_options(kwargs)
+        config, given, of_torch = split_options(self, kwargs)
         super().__init__(*args, **of_torch)
         name = type(self).__name__
         if wrong := [option for option in given if option in (*OF_WEIGHTS, "input_signed")]:
@@ -40,6 +40,9 @@ class QuantActivation(nn.Module):
         if (quantizer is None) != ("activation_bits" in given):
             rule = f"{name} needs either activation_bits or a quantizer"
             raise ValueError(f"{rule}; got {'neither' if quantizer is None else 'both'}")
+        if quantizer is not None and not isinstance(quantizer, nn.Module):
+            rule = f"the quantizer of a {name} must be a module"
+            raise ValueError(f"{rule}, got {quantizer!r}; give bits by name: activation_bits=4")
         if quantizer is None:
             signed = self.is_signed and getattr(self, "min_val", -1) < 0
             bits, sample = config.activation_bits, torch.zeros(1)

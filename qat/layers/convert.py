@@ -26,6 +26,7 @@ from qat.layers.trace import CONV_AND_LINEAR, ModelTrace
 from qat.quantizers import Quantizer, check_state
 from qat.torch_private import tensors_in
 
+CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)  # to which no child may be added
 LOST = 32  # the ratio of two largest magnitudes at which the smaller one loses five bits
 
 
@@ -67,10 +68,7 @@ def quantize(model: nn.Module, config: Quantization, example: Tensor | tuple[Any
             negative somewhere although `input_signed` is False.
     """
     args = _checked(model, config, example)
-    trace = ModelTrace(
-        lambda m: _is_plain(m, QUANT_LAYERS), lambda m: _is_plain(m, QUANT_ACTIVATIONS), _owns_calls
-    )
-    trace.run(model, args, signed=config.input_signed, training=True)
+    trace = _traced(model, args, config)
     kinds = ", ".join(f"nn.{kind.__name__}" for kind in QUANT_LAYERS)
     if not trace.consumers:
         raise ValueError(f"the model ran no plain {kinds}: there is nothing to quantize")
@@ -145,10 +143,38 @@ def _warn_of_shared_scales(trace: ModelTrace, specs: Sequence[QuantSpec]) -> Non
             )
 
 
+def _traced(model: nn.Module, args: tuple[Any, ...], config: Quantization) -> ModelTrace:
+    """The trace of a run in training mode.
+
+    Activation calls are recognised by their number. So those of a module do not count if they are others in
+    eval mode, or if `torch.utils.checkpoint` repeats them outside of its forward: layers then quantize their
+    own inputs.
+    """
+
+    def traced(training: bool, others: set[str]) -> ModelTrace:
+        left = {model.get_submodule(name) for name in others}
+        trace = ModelTrace(
+            lambda m: _is_plain(m, QUANT_LAYERS),
+            lambda m: _is_plain(m, QUANT_ACTIVATIONS),
+            lambda m: m not in left and _owns_calls(m),
+        )
+        trace.run(model, args, signed=config.input_signed, training=training)
+        return trace
+
+    trace = traced(True, set())
+    if not trace.functional:
+        return trace
+    evaluated = traced(False, set())
+    others = {name for name in trace.calls if trace.calls[name] != evaluated.calls.get(name)}
+    others = {name for name in others | trace.repeated if any(trace.calls[name])}
+    return traced(True, others) if others else trace
+
+
 def _owns_calls(module: nn.Module) -> bool:
     """Whether activation functions that the module's forward calls may get a quantizer."""
     is_user_defined = not type(module).__module__.startswith("torch.")
-    return is_user_defined and "forward" not in vars(module) and not hasattr(module, HOLDER)
+    is_plain = "forward" not in vars(module) and not isinstance(module, CONTAINERS)
+    return is_user_defined and is_plain and not hasattr(module, HOLDER)
 
 
 def _replace_calls(model: nn.Module, trace: ModelTrace, specs: Sequence[QuantSpec]) -> None:
@@ -160,12 +186,10 @@ def _replace_calls(model: nn.Module, trace: ModelTrace, specs: Sequence[QuantSpe
             owner, _, call = spec.name.rpartition(".")
             owners.setdefault(owner.removesuffix(HOLDER).rstrip("."), {})[call] = activation
     modules = {name: model.get_submodule(name) for name in owners}
-    called = {
-        id(model.get_submodule(c)): model.get_submodule(c) for n in owners for c in trace.called.get(n, ())
-    }
+    inside = {part for module in modules.values() for part in module.modules() if part is not module}
     for name, calls in owners.items():
         replace_calls(modules[name], calls, name in trace.in_place)
-    for module in called.values():
+    for module in inside:
         announce_calls(module)
 
 

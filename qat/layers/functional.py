@@ -34,6 +34,13 @@ def as_module(function: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
         return None
 
 
+class Holder(nn.ModuleDict):
+    """The activations of a module's own calls. A forward over all `children()` passes through it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x
+
+
 class Functional(SwappedClass):
     """A module whose own activation calls are replaced by the modules in its `functional`.
 
@@ -41,7 +48,7 @@ class Functional(SwappedClass):
     Calls of the modules inside it do not count.
     """
 
-    functional: nn.ModuleDict
+    functional: Holder
 
     @classmethod
     def members(cls, plain: type[nn.Module]) -> dict[str, Any]:
@@ -69,7 +76,7 @@ class FunctionalInPlace(Functional):
 class _OwnCalls(TorchFunctionMode):
     """Counts the activation calls of one forward. The state is this forward's own, for any thread."""
 
-    def __init__(self, activations: nn.ModuleDict) -> None:
+    def __init__(self, activations: Holder) -> None:
         super().__init__()
         self.activations = activations
         self.number = 0
@@ -94,14 +101,14 @@ def replace_calls(owner: Any, activations: Mapping[str, nn.Module], in_place: bo
 
     `in_place`: whether functions of `IN_PLACE` are among its calls, replaced or not.
     """
-    owner.functional = nn.ModuleDict(dict(activations)).train(owner.training)
+    owner.functional = Holder(dict(activations)).train(owner.training)
     swap_class(owner, FunctionalInPlace if in_place else Functional)
 
 
 def announce_calls(module: nn.Module) -> None:
     """Let a module tell the `Functional` module that calls it when its forward begins and ends."""
     module.register_forward_pre_hook(_enter)
-    module.register_forward_hook(_leave)
+    module.register_forward_hook(_leave, always_call=True)  # also where the caller catches its exception
 
 
 def _enter(module: nn.Module, args: Any) -> None:

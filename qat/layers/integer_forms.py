@@ -12,6 +12,7 @@ from qat.gradients import Rounding, round_stochastic
 from qat.layers.consumers import BATCH_NORMS
 from qat.layers.example import run_example
 from qat.layers.specs import QuantSpec
+from qat.layers.tensor_properties import DROPOUT
 from qat.module_state import copy_buffers, preserve_modes
 from qat.names import one_line
 from qat.torch_private import tensors_in
@@ -168,6 +169,8 @@ class _Recorder(TorchFunctionMode):
     def _why(self, function: str, args: Any, kwargs: Any, of: list[_Operation]) -> str:
         """Why a call has no form in integers, with its layer; empty if it has one."""
         running = self.model.get_submodule(self.path[-1]) if self.path else self.model
+        if function in DROPOUT and kwargs.get("training", args[2] if len(args) > 2 else True):
+            return f"{self.layer}: {function} in eval mode (use nn.Dropout, or pass training=self.training)"
         if function in PASSED or isinstance(running, BATCH_NORMS):
             return ""
         if function in ("view", "reshape"):

@@ -42,7 +42,7 @@ class QuantLayer(nn.Module):
         input_quantizer: nn.Module | None = None,
         **kwargs: Any,
     ) -> None:
-        config, given, of_torch = split_options(kwargs)
+        config, given, of_torch = split_options(self, kwargs)
         super().__init__(*args, **of_torch)
         for operand, quantizer in (("weight", weight_quantizer), ("activation", input_quantizer)):
             used = config.weight_bits if operand == "weight" else config.activation_bits

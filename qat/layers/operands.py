@@ -1,11 +1,13 @@
 """The quantizers of a layer's operands: of its weight, and of its input or an activation's output."""
 
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor, nn
 
 from qat.layers.config import FLOAT, OF_BOTH, OVERRIDABLE, Quantization
+from qat.names import unknown_name
 from qat.quantizers import activation_quantizer, weight_quantizer
 from qat.quantizers.grid import MIDRISE_WIDTHS
 
@@ -57,11 +59,19 @@ def quantizer_of_activation(
     return quantizer
 
 
-def split_options(kwargs: Mapping[str, Any]) -> tuple[Quantization, dict[str, Any], dict[str, Any]]:
+def split_options(
+    module: nn.Module, kwargs: Mapping[str, Any]
+) -> tuple[Quantization, dict[str, Any], dict[str, Any]]:
     """The keyword arguments of a layer: its configuration, the options that were given, and those of torch.
 
-    Bits that are not given, or None, are 32. Raises ValueError for a wrong option.
+    Bits that are not given, or None, are 32. Raises ValueError for a wrong option, or an argument that
+    neither the module nor the module of torch that it derives from has.
     """
+    torchs = next(kind for kind in type(module).__mro__ if kind.__module__.startswith("torch.nn"))
+    known = [*OPTIONS, *inspect.signature(torchs).parameters]
+    for name in kwargs:
+        if name not in known:
+            raise unknown_name(f"argument of {type(module).__name__}", name, known[: len(OPTIONS)])
     given = {name: value for name, value in kwargs.items() if name in OPTIONS}
     of_torch = {name: value for name, value in kwargs.items() if name not in OPTIONS}
     bits = {

@@ -32,7 +32,8 @@ def weight_codes(layer: nn.Module) -> WeightCodes:
     """
     quantizer = getattr(layer, "weight_quantizer", None)
     if not isinstance(layer, QuantLayer) or not isinstance(quantizer, Quantizer):
-        raise ValueError(f"weight_codes needs a layer with a quantized weight, got a {type(layer).__name__}")
+        got = f"a {type(layer).__name__}" + (f" with a {type(quantizer).__name__}" if quantizer else "")
+        raise ValueError(f"weight_codes needs a layer whose weight_quantizer is a Quantizer, got {got}")
     if not follows_formula(quantizer):
         rule = "weight_codes needs a weight_quantizer without a forward of its own"
         raise ValueError(f"{rule}, got a {type(quantizer).__name__}")

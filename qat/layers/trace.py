@@ -1,10 +1,12 @@
 """Run a model once and record what feeds each convolution and linear layer."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
+import torch.utils.checkpoint
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
@@ -55,11 +57,14 @@ class ModelTrace(TorchFunctionMode):
         self.is_consumer, self.is_activation, self.owns_calls = is_consumer, is_activation, owns_calls
         self.functional: dict[str, nn.Module] = {}  # the activation calls among `activations`, as modules
         self.in_place: set[str] = set()  # the modules that call some of them by a function of `IN_PLACE`
-        self.called: dict[str, set[str]] = {}  # module -> the modules that its own forward called
         self.consumers: dict[str, TracedModule] = {}
         self.activations: dict[str, TracedModule] = {}
         self.products: list[tuple[str, str]] = []  # (module, function) of each
         self.path: list[str] = []
+        # The activation calls of each run of an owner's forward, and the owners of calls that torch's
+        # checkpointing repeats in the backward, outside of their forward.
+        self.calls: dict[str, list[list[str]]] = {}
+        self.repeated: set[str] = set()
         self._owners: list[str | None] = []  # of each running module: its name if it owns its calls
         self._numbers: list[int] = []  # of each running module: its next own activation call
         # The tensor is stored too, so that no other tensor can get its id.
@@ -124,6 +129,9 @@ class ModelTrace(TorchFunctionMode):
             return output
         number = self._numbers[-1]
         self._numbers[-1] += 1
+        self.calls[self._owners[-1]][-1].append(CALLS[function])
+        if _is_checkpointed():
+            self.repeated.add(self._owners[-1])
         if function in IN_PLACE:
             self.in_place.add(self._owners[-1])
         module = as_module(function, args, kwargs)
@@ -147,9 +155,9 @@ class ModelTrace(TorchFunctionMode):
         module.samples.append(x.detach().clone())
 
     def enter(self, name: str, module: nn.Module, inputs: list[Any]) -> None:
-        if len(self.path) > 1:
-            self.called.setdefault(self.path[-2], set()).add(name)
         self._owners.append(name if self.owns_calls(module) else None)
+        if self._owners[-1] is not None:
+            self.calls.setdefault(name, []).append([])
         self._numbers.append(0)
         if self.is_consumer(module):
             self._append(self.consumers, name, tensors_in(inputs)[0])
@@ -168,6 +176,16 @@ class ModelTrace(TorchFunctionMode):
                 properties = self.find(x)
                 self.record(x, replace(properties, upstream=properties.upstream | {name}))
         return None
+
+
+def _is_checkpointed() -> bool:
+    """Whether `torch.utils.checkpoint` is running."""
+    frame = sys._getframe()
+    while frame.f_back is not None:
+        frame = frame.f_back
+        if frame.f_code.co_filename == torch.utils.checkpoint.__file__:
+            return True
+    return False
 
 
 def _storage_address(x: Tensor) -> int:

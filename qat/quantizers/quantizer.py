@@ -165,9 +165,10 @@ class Quantizer(nn.Module):
 
     def _warn_unset(self) -> None:
         name, self.scale.unset = self.scale.unset, None
+        first = "call unfreeze first, then " if self.scale.frozen else ""
         warnings.warn(
-            f"{name}: its scale was never set, so the outputs mean nothing; train the model, load a trained "
-            "state, or run it on a batch in training mode",
+            f"{name}: its scale was never set, so the outputs mean nothing; {first}train the model, load a "
+            "trained state, or run it on a batch in training mode",
             stacklevel=3,
         )
 

@@ -138,8 +138,8 @@ class Classifier(NamedClasses, ResumableModule):
         batchnorm_batches: int = 0,
         dampening: float = 0.0,
         freeze_oscillating: float | None = None,
-        weight_schedule: list[int] = [],  # noqa: B006 - only read
-        activation_schedule: list[int] = [],  # noqa: B006 - only read
+        weight_schedule: tuple[int, ...] = (),
+        activation_schedule: tuple[int, ...] = (),
     ) -> None:
         super().__init__(seed)
         parts = {"name": name, "loss": loss, "teacher": teacher}

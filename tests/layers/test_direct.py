@@ -183,7 +183,7 @@ def test_a_float_model_has_no_scale_to_freeze(change: Any) -> None:
 
 @pytest.mark.parametrize("layer", [nn.Linear(2, 2), nn.ReLU(), QuantLinear(2, 2, activation_bits=4)])
 def test_codes_need_a_quantized_weight(layer: nn.Module) -> None:
-    with pytest.raises(ValueError, match="weight_codes needs a layer with a quantized weight"):
+    with pytest.raises(ValueError, match="weight_codes needs a layer whose weight_quantizer"):
         weight_codes(layer)
 
 
@@ -375,3 +375,29 @@ def test_the_learned_scale_of_a_quantizer_of_the_user_is_listed() -> None:
     quantizer = LearnedStep()
     model = nn.Sequential(QuantLinear(4, 4, weight_quantizer=quantizer, input_quantizer=quantizer))
     assert [p is quantizer.scale for p in scale_parameters(model)] == [True]
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: QuantReLU(4), "the quantizer of a QuantReLU must be a module, got 4; give bits by name"),
+        (lambda: QuantReLU(True, activation_bits=4), "must be a module, got True|got both"),
+        (lambda: QuantReLU(bits=4), "unknown argument of QuantReLU 'bits'"),
+        (
+            lambda: QuantConv2d(1, 2, 3, weigth_bits=4),
+            "of QuantConv2d 'weigth_bits'; nearest: weight_",
+        ),
+        (lambda: QuantLinear(4, 4, first_last_bits=8), "unknown argument of QuantLinear 'first_last_bits'"),
+    ],
+)
+def test_arguments_that_no_layer_has(build: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        build()
+
+
+def test_a_scale_that_was_frozen_before_it_was_set() -> None:
+    layer = QuantLinear(4, 4, weight_bits=4, activation_bits=4)
+    freeze(layer)
+    layer(torch.rand(2, 4))
+    with pytest.warns(UserWarning, match="never set, so the outputs mean nothing; call unfreeze first, then"):
+        layer.eval()(torch.rand(2, 4))

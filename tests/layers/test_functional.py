@@ -1,5 +1,6 @@
 """Networks that call functions count like networks that are made of modules."""
 
+import contextlib
 import copy
 import pickle
 from pathlib import Path
@@ -10,9 +11,10 @@ import torch
 import torch.nn.functional as F
 from onnxruntime import InferenceSession
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from qat.export import IntegerModel, export_onnx, write_c
-from qat.layers import QuantActivation, Quantization, quantize, summary
+from qat.layers import QuantActivation, QuantConv2d, Quantization, quantize, summary
 from qat.layers.functional import Functional
 from qat.memory import checkpoint_blocks, packed_activations
 
@@ -227,7 +229,7 @@ def test_copies_pickles_and_loaded_states(tmp_path: Path) -> None:
 
 
 class Sometimes(nn.Module):
-    """Calls of its own, of its children, twice in one forward, and in another order in eval mode."""
+    """Calls of its own and of its children, twice in one forward."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -321,3 +323,142 @@ def test_what_stays_float_between_layers_is_named_with_its_cost(tmp_path: Path) 
     assert source.ram > sum(source.wide.values())
     assert "RAM" in str(source)
     assert "for values that no quantizer rounds: the model itself 3,136" in str(source)
+
+
+class Auxiliary(nn.Module):
+    """In training it calls one activation more, before the others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1, self.aux, self.conv2 = nn.Conv2d(1, 2, 3), nn.Conv2d(2, 2, 3), nn.Conv2d(2, 2, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.conv1(x)
+        extra = self.aux(F.relu(50 * x)).mean() if self.training else 0.0
+        return self.conv2(F.relu(x)) + extra
+
+
+class OfSequential(nn.Sequential):
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(super().forward(x))
+
+
+class OverChildren(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1, self.conv2 = nn.Conv2d(1, 2, 3), nn.Conv2d(2, 2, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for child in self.children():
+            x = child(x).relu()
+        return x
+
+
+class Repeated(nn.Module):
+    def __init__(self, reentrant: bool = False) -> None:
+        super().__init__()
+        self.conv1, self.conv2, self.reentrant = nn.Conv2d(1, 2, 3), nn.Conv2d(2, 2, 3), reentrant
+
+    def body(self, x: Tensor) -> Tensor:
+        return self.conv2(F.relu(self.conv1(x)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not torch.is_grad_enabled():
+            return checkpoint(self.body, x, use_reentrant=False)
+        return checkpoint(self.body, x * 1.0, use_reentrant=self.reentrant)
+
+
+ODD: dict[str, Any] = {
+    "another call in training": Auxiliary,
+    "a Sequential": lambda: nn.Sequential(OfSequential(nn.Conv2d(1, 2, 3)), nn.Conv2d(2, 2, 3)),
+    "over its children": OverChildren,
+    "checkpointed by torch": Repeated,
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_each_layer_reads_a_grid_in_both_modes(name: str) -> None:
+    torch.manual_seed(0)
+    model = quantize(ODD[name](), Quantization(activation_bits=3), IMAGES)
+    levels: dict[str, int] = {}
+    for layer_name, layer in model.named_modules():
+        if isinstance(layer, QuantConv2d):
+            quantizer = layer.input_quantizer
+
+            def look(
+                module: Any, args: Any, quantizer: Any = quantizer, layer_name: str = layer_name
+            ) -> None:
+                with torch.no_grad():
+                    levels[key] = len(quantizer.eval()(args[0]).unique())
+                    quantizer.train(module.training)
+
+            layer.register_forward_pre_hook(look)
+    for training in (True, False):
+        model.train(training)
+        levels.clear()
+        model(IMAGES).square().mean().backward()
+        assert levels
+        first, *rest = levels.values()
+        assert first <= 256
+        assert all(count <= 8 for count in rest), levels
+
+
+def test_a_call_that_is_another_in_eval_mode_changes_no_scale() -> None:
+    torch.manual_seed(0)
+    model: Any = quantize(Auxiliary(), Quantization(8, 8), IMAGES)
+    for _ in range(3):
+        model(IMAGES)
+    plain: Any = copy.deepcopy(model)
+    for layer in (plain.conv1, plain.conv2):
+        layer.weight_quantizer.enabled = layer.input_quantizer.enabled = False
+    error = (model.eval()(IMAGES) - plain.eval()(IMAGES)).abs().max()
+    assert error < 0.02 * plain(IMAGES).abs().max()
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpointing_of_torch_gives_the_gradients_of_the_plain_forward(reentrant: bool) -> None:
+    torch.manual_seed(0)
+    model: Any = quantize(Repeated(reentrant), Quantization(), IMAGES)
+    x = IMAGES.clone().requires_grad_()
+    model(x)
+    model.eval()
+    model(x).square().mean().backward()
+    found = model.conv2.weight.grad.clone()
+    model.conv2.weight.grad = None
+    model.body(x).square().mean().backward()
+    torch.testing.assert_close(found, model.conv2.weight.grad)  # the same operations, with x * 1.0
+
+
+class Catches(nn.Module):
+    """It catches the exception of a child."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1, self.fails, self.conv2 = nn.Conv2d(1, 2, 3), Fails(), nn.Conv2d(2, 2, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.conv1(x)
+        with contextlib.suppress(RuntimeError):
+            self.fails(x)
+        return self.conv2(F.relu(x))
+
+
+class Fails(nn.Module):
+    broken = False
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.broken:
+            raise RuntimeError("no")
+        return x
+
+
+def test_an_exception_that_the_forward_catches() -> None:
+    model: Any = quantize(Catches(), Quantization(), IMAGES)
+    model(IMAGES)
+    seen: list[Tensor] = []
+    model.conv2.register_forward_pre_hook(lambda module, args: seen.append(args[0]))
+    model.fails.broken = True
+    for _ in range(2):
+        model.eval()(IMAGES)
+    assert all(len(x.unique()) <= 16 for x in seen)
+    assert len(seen) == 2

@@ -74,6 +74,7 @@ FORMS = {
     "Flatten": lambda: Net(nn.Flatten()),
     "sum": lambda: Net(lambda x: x + F.max_pool2d(x, 3, 1, 1)),
     "dropout": lambda: Net(nn.Dropout(0.5)),
+    "dropout function": lambda: Net(lambda x: F.dropout(x, 0.5, False)),
     "relu6": lambda: Net(nn.ReLU6()),
     "hardtanh": lambda: Net(lambda x: F.hardtanh(x, 0.0, 2.0)),
     "same": lambda: Net(nn.Identity(), padding="same"),
@@ -106,6 +107,7 @@ OBSTACLES = {
     "interpolate": (lambda: Net(lambda x: F.interpolate(x, scale_factor=0.5), 64), "interpolate"),
     "tuple": (lambda: Net(nn.Identity(), last=lambda x: (x, x)), "the output: a tuple"),
     "untraceable": (lambda: Net(lambda x: x if x.sum() > -1 else -x), "torch.fx cannot trace"),
+    "dropout that stays": (lambda: Net(lambda x: F.dropout(x, 0.5)), "dropout in eval mode (use nn.Dropout"),
     "layer norm": (lambda: Net(nn.LayerNorm([4, 8, 8])), "between: LayerNorm"),
     "flatten all": (lambda: Net(lambda x: x.flatten(2).flatten(1)), "flatten of the axes 2 to -1"),
 }

@@ -41,7 +41,12 @@ class _Tracer(fx.Tracer):
 
 @default_torch_state()
 def lower(model: nn.Module, shape: tuple[int, ...]) -> Program:
-    """The program of a quantized model, which stays unchanged, for images of a shape `(C, H, W)`."""
+    """The program of a quantized model, which stays unchanged, for images of a shape `(C, H, W)`.
+
+    Raises ValueError for another shape, or a model that is not ready or has no form in integers.
+    """
+    if len(shape) != 3 or min(shape) < 1:
+        raise ValueError(f"shape must be channels, height and width of one image, got {tuple(shape)}")
     check_ready(model)
     model = plain_copy(model)
     try:

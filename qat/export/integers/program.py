@@ -46,7 +46,7 @@ class Accumulator:
 
     layer: str  # its name
     largest: int  # no sum, and no partial sum, has a larger magnitude
-    exact: bool  # whether float32 computes them without rounding, the bias included: none exceeds 2^24
+    exact: bool  # whether float32 rounds none, the bias included: it is an integer, and none exceeds 2^24
 
 
 @dataclass(repr=False)

@@ -58,7 +58,9 @@ class Rescaling:
                 f"{layer}: its sums may reach {largest:,}, more than an int32 holds; give it fewer bits"
             )
         with_bias = bound + np.where(bound > 0, np.abs(offset) / unit, 0)
-        exact = bool((with_bias <= LARGEST_EXACT).all())
+        # In float32 a bias between two integers of the sums is added with a rounding, unless it is alone.
+        on_grid = (np.abs(offset) / unit % 1 == 0) | (bound == 0)
+        exact = bool(((with_bias <= LARGEST_EXACT) & on_grid).all())
         self.program.accumulators.append(Accumulator(layer, largest, exact))
 
     def _input(self, name: str, scale: float, zero: int, low: int, high: int) -> QuantizedTensor:

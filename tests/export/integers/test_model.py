@@ -5,7 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
+from qat import Quantization, quantize
 from qat.export import IntegerModel
 
 
@@ -40,6 +42,27 @@ def test_free_scales_differ_by_ties_alone(name: str, settings: dict[str, Any], t
     assert done.logits.within >= 0.9 * len(images)
     for differ, total in done.codes.values():  # float32 sums and 31-bit multipliers decide ties differently
         assert differ <= 1e-4 * total
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_bias_between_two_integers_is_not_exact(bias: bool) -> None:
+    torch.manual_seed(0)
+    x = torch.rand(8, 1, 6, 6)
+    net = nn.Sequential(
+        *(nn.Conv2d(1, 4, 3, bias=bias), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3, bias=bias))
+    )
+    model = quantize(net, Quantization(power_of_two=True), x)
+    model(x)
+    integers = IntegerModel(model.eval(), (1, 6, 6))
+    assert integers.program.is_exact != bias
+    assert integers.compare(x).logits.equal == len(x) or bias
+
+
+@pytest.mark.parametrize("shape", [(28, 28), (2, 1, 28, 28), (1, 0, 28)])
+def test_the_shape_of_one_image(shape: tuple[int, ...], trained: Any) -> None:
+    model, _ = trained("small_cnn", deployable=True)
+    with pytest.raises(ValueError, match="shape must be channels, height and width of one image, got"):
+        IntegerModel(model, shape)
 
 
 def test_it_gives_integers(trained: Any) -> None:
