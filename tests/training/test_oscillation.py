@@ -12,7 +12,7 @@ from lightning.pytorch.callbacks import EMAWeightAveraging
 from torch import Tensor, nn
 
 from qat.layers import Quantization, quantize, weight_codes
-from qat.training import Classifier, FreezeOscillating
+from qat.training import Classifier, FreezeOscillating, Phases
 from qat.training.oscillation import _State
 from tests.training.test_phases import Save, loader
 from tests.training.test_your_own_module import Lit, fit
@@ -130,6 +130,48 @@ def test_a_frozen_element_follows_the_scale() -> None:
     layer.weight_quantizer.scale.value.fill_(2.0)
     state.update(layer, 1.0)
     torch.testing.assert_close(layer.weight.data, torch.tensor([[2.0, 0.0, -0.4]]))
+
+
+def test_a_frozen_element_that_sets_the_scale_does_not_drift() -> None:
+    layer = one_layer([1.0, 0.25, -0.75])
+    layer.weight_quantizer.unfreeze()  # the largest magnitude is the scale, that of the frozen element
+    layer.train()
+    layer.weight_quantizer.observe(layer.weight)
+    state = _State.of(layer)
+    state.frozen = torch.tensor([[True, True, False]])
+    for _ in range(3):
+        layer.weight.data.add_(torch.tensor([[0.1, 0.1, -0.01]]))
+        state.update(layer, 1.0)
+    torch.testing.assert_close(layer.weight.data, torch.tensor([[0.5, 0.0, -0.405]]))
+    layer.weight.data[0, 2] = -2.0  # now this one sets it, before any forward has observed it
+    state.update(layer, 1.0)
+    assert layer.weight.tolist() == [[2.0, 0.0, -2.0]]
+
+
+def test_a_deployable_layer_freezes_the_weight_with_batchnorm_folded() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 3))
+    model: Any = quantize(net, Quantization(4, 4, 4, 4, deployable=True), torch.rand(2, 1, 8, 8))
+    layer, norm = model[0], model[1]
+    norm.weight.data.copy_(torch.tensor([0.1, -3.0, 0.0, 5.0]))
+    state = _State.of(layer)
+    state.frozen.fill_(True)
+    codes, values = weight_codes(layer).codes, layer.effective_weight.detach().clone()
+    norm.running_var.mul_(1.7)
+    layer.weight.data.add_(torch.randn(layer.weight.shape), alpha=0.01)
+    state.update(layer, 1.0)
+    assert torch.equal(weight_codes(layer).codes, codes)
+    torch.testing.assert_close(layer.effective_weight.detach(), codes * state.scale)
+    assert (layer.effective_weight - values).abs().max() < state.scale.max()
+
+
+def test_the_threshold_falls_by_a_cosine(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    monkeypatch.setattr(_State, "update", lambda self, layer, threshold: seen.append(threshold))
+    fit(Lit("net", Quantization(8, 8, 4)), FreezeOscillating(0.02), Phases(float_epochs=1), epochs=3)
+    # Two layers, 8 steps in each epoch.
+    shares = [0.5 * (1 - math.cos(math.pi * step / 16)) for step in range(16)]
+    assert seen[::2] == seen[1::2] == pytest.approx([0.1 - 0.08 * share for share in shares])
 
 
 @pytest.mark.parametrize(
