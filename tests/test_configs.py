@@ -9,12 +9,14 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from qat.cli.lightning_cli import TrainCLI
 from qat.data import ImageData
+from qat.experiment.comparison import read_comparison
+from qat.experiment.plan import plan
 from qat.memory import Checkpointed
 
 CONFIGS = sorted(
     path
     for path in (Path(__file__).parents[1] / "configs").glob("*.yaml")
-    if not path.stem.startswith("compare")
+    if not path.stem.startswith(("compare", "ablation"))
 )
 
 
@@ -67,3 +69,10 @@ def test_config_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     bits = settings["model"]["quantization"]["weight_bits"]
     assert (bits == 32) == ("float" in path.stem)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_ablation_is_a_plan_of_different_runs() -> None:
+    comparison = read_comparison(Path(__file__).parents[1] / "configs/ablation_w2a2.yaml")
+    assert next(iter(comparison.setups)) == "base"
+    assert not comparison.setups["base"].options
+    assert len(plan(comparison, {})) == 3 * len(comparison.setups) > 40

@@ -15,7 +15,11 @@ from qat.yaml_file import read_yaml
 
 MAIN = Path(__file__).with_name("compare.yaml")  # the main job, which `configs/compare.yaml` repeats
 LIBRARY = Path(__file__).with_name("more_setups.yaml")  # setups that any comparison may pick by name
-KEYS = dict.fromkeys((*GROUPS, "setups", "sweep"), Mapping) | dict.fromkeys(("seeds", "equal"), list)
+KEYS: dict[str, type] = {
+    **dict.fromkeys((*GROUPS, "setups", "sweep"), Mapping),
+    **dict.fromkeys(("seeds", "equal"), list),
+    "against": str,
+}
 # A folder's name on any system; `aux.x` is a device on Windows, too.
 NAME = re.compile(r"(?!(con|prn|aux|nul|(com|lpt)\d)(\.|$))\w[\w.+-]{0,63}", re.ASCII | re.IGNORECASE)
 
@@ -45,10 +49,11 @@ class Comparison:
         sweep: the values of each swept option, or of several options that take the same value together. A
             setup's own option wins over the sweep.
         equal: pairs of setups that must agree bit for bit; the first is compared with the second.
+        against: the setup against which the report counts the points of the others; None: it does not.
 
     Raises:
-        ValueError: an option does not exist, a value does not fit, a seed is there twice or out of range, or
-            a pair does not hold two of the setups.
+        ValueError: an option does not exist, a value does not fit, a seed is there twice or out of range, a
+            pair does not hold two of the setups, or `against` is none of them.
     """
 
     base: dict[str, Any]
@@ -56,6 +61,7 @@ class Comparison:
     seeds: list[int]
     sweep: dict[tuple[str, ...], list[Any]] = field(default_factory=dict)
     equal: list[tuple[str, str]] = field(default_factory=list)
+    against: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "base", plain_values(self.base))
@@ -66,6 +72,8 @@ class Comparison:
             if pair not in permutations(self.setups, 2):
                 setups = ", ".join(self.setups)
                 raise ValueError(f"equal must hold pairs of two of the setups {setups}; got {pair!r}")
+        if self.against is not None and self.against not in self.setups:
+            raise unknown_name("against", self.against, self.setups)
 
     def pick(self, names: Sequence[str]) -> "Comparison":
         """The same comparison with these setups only; those that it lacks come from qat's own files."""
@@ -78,7 +86,8 @@ class Comparison:
         # A pair holds only for the setups that its own file means by the two names.
         pairs = [(pair, each.setups) for each in files for pair in each.equal]
         equal = [pair for pair, setups in pairs if all(picked.get(name) == setups[name] for name in pair)]
-        return replace(self, setups=picked, equal=list(dict.fromkeys(equal)))
+        against = self.against if self.against in picked else None
+        return replace(self, setups=picked, equal=list(dict.fromkeys(equal)), against=against)
 
     def with_values(self, names: Sequence[str], values: Sequence[Any]) -> "Comparison":
         """The same comparison with these options set together to one value, or swept over several."""
@@ -120,7 +129,8 @@ def parse_comparison(content: Any) -> Comparison:
     base = {group: content[group] for group in GROUPS if group in content}
     setups = {name: _setup(name, options) for name, options in content["setups"].items()}
     equal = [tuple(pair) if isinstance(pair, list) else pair for pair in content.get("equal", [])]
-    return Comparison(base, setups, content.get("seeds", [0]), content.get("sweep", {}), equal)
+    against = content.get("against")
+    return Comparison(base, setups, content.get("seeds", [0]), content.get("sweep", {}), equal, against)
 
 
 def check_list(what: str, values: Any) -> list[Any]:

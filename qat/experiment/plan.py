@@ -129,5 +129,6 @@ def listing(comparison: Comparison, runs: list[TrainingRun]) -> dict[str, Any]:
         "sweep": {", ".join(key): values for key, values in comparison.sweep.items()},
         "seeds": comparison.seeds,
         "equal": [list(pair) for pair in comparison.equal],
+        "against": comparison.against,
         "runs": [run.folder for run in runs],
     }

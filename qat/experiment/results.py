@@ -77,12 +77,14 @@ class Listing:
         runs: the folders of all runs.
         sweep: the values of each swept option; a key may join several options by commas.
         equal: pairs of setups that must be equal to the last bit; the first is compared with the second.
+        against: the setup from which the points of the others are counted.
     """
 
     setups: dict[str, str]
     runs: list[str]
     sweep: dict[str, list[Any]]
     equal: list[tuple[str, str]]
+    against: str | None = None
 
 
 @dataclass(frozen=True)

@@ -127,6 +127,15 @@ class Groups:
         beside = [o for o in self.every if o.is_float and o.point.items() <= one.point.items()]
         return ratio(getattr(one, name), getattr(beside[0], name)) if beside else math.nan
 
+    def points(self, one: Group) -> SeedSpread:
+        """The test accuracy of a group less that of the setup `against`, seed by seed; empty without one."""
+        name = self.results.listing.against
+        beside = [o for o in self.every if o.setup == name and o.point.items() <= one.point.items()]
+        if not beside or one.setup == name:
+            return SeedSpread([])
+        others = {run.seed: run.test.accuracy for run in beside[0].runs}
+        return SeedSpread([r.test.accuracy - others[r.seed] for r in one.runs if r.seed in others])
+
     def shares_of_float(self, name: str) -> SeedSpread:
         """`beside_float` of the groups that are not float."""
         return SeedSpread([self.beside_float(one, name) for one in self.every if not one.is_float])

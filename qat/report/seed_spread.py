@@ -41,9 +41,16 @@ class SeedSpread:
         if not self.finite:
             return "NaN"
         lost = len(self.values) - len(self.finite)
-        distance = f"\u00a0±\u00a0{100 * max(self.high - self.mean, self.mean - self.low):.1f}"
-        text = f"{100 * self.mean:.1f}{distance if len(self.finite) > 1 else ''}\u00a0%"
+        text = f"{100 * self.mean:.1f}{self._distance()}\u00a0%"
         return f"{text}, {lost} NaN" if lost else text
+
+    def points(self) -> str:
+        """A difference in points: its mean and the largest distance from it, `+1.2 ± 0.3`."""
+        return f"{100 * self.mean:+.1f}{self._distance()}" if self.finite else ABSENT
+
+    def _distance(self) -> str:
+        distance = f"\u00a0±\u00a0{100 * max(self.high - self.mean, self.mean - self.low):.1f}"
+        return distance if len(self.finite) > 1 else ""
 
     def __str__(self) -> str:
         return short(self.mean) if self.values else ABSENT

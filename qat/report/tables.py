@@ -18,10 +18,15 @@ _MARKED = {"clipped": 0.1, "unchanged": 0.9999, "oscillating": 0.2}
 
 
 def result_table(groups: Groups) -> list[list[str]]:
-    """A header, and a row for each group: swept options, accuracy, epochs to the target, time and memory."""
+    """A header, and a row for each group: swept options, accuracy, epochs to the target, time and memory.
+
+    The points against a setup have a column where the comparison names one.
+    """
     target = f"epochs to {100 * groups.target:.0f} %" if groups.target else "epochs to target"
     options = [option.name for option in groups.options]
-    rows = [["setup", *options, "test accuracy", target, "s / epoch", "saved MB", "MB / float"]]
+    against = groups.results.listing.against
+    points = [f"points against {against}"] if against else []
+    rows = [["setup", *options, "test accuracy", *points, target, "s / epoch", "saved MB", "MB / float"]]
     for one in groups.every:
         point = [o.text(one.point[o.key]) if o.key in one.point else ABSENT for o in groups.options]
         epochs = epochs_text(one.epochs_to(groups.target)) if groups.target else ABSENT
@@ -31,7 +36,8 @@ def result_table(groups: Groups) -> list[list[str]]:
             short(one.saved_bytes / 1e6),
             ABSENT if math.isnan(share) else f"{share:.2f}",
         ]
-        rows.append([one.setup, *point, one.accuracy.percent(), epochs, *costs])
+        gained = [groups.points(one).points()] if against else []
+        rows.append([one.setup, *point, one.accuracy.percent(), *gained, epochs, *costs])
     return rows
 
 

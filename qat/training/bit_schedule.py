@@ -1,6 +1,6 @@
 """Schedules of bits: which width the quantizers have in which epoch."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import nn
@@ -9,44 +9,31 @@ from qat.layers import QuantLayer
 from qat.layers.config import CONFIGURABLE_WIDTHS
 from qat.quantizers import Quantizer
 
-Schedule = dict[int, int]  # epoch -> bits from then on
 
-
-def check_schedule(argument: str, schedule: Any, float_epochs: int) -> Schedule:
-    """The schedule with its epochs in order.
+def check_schedule(argument: str, schedule: Any, float_epochs: int) -> tuple[int, ...]:
+    """The bits of each epoch; the last ones hold for the rest of the run.
 
     Raises:
-        ValueError: it is no mapping of epochs to bits, does not start at epoch 0, grows, or goes together
-            with float epochs.
+        ValueError: it is no list of bits, grows, or goes together with float epochs.
     """
-    if not isinstance(schedule, Mapping):
-        raise ValueError(f"{argument} must map epochs to bits, as in {{0: 32, 2: 4, 5: 2}}; got {schedule!r}")
-    try:
-        found = {int(epoch): bits for epoch, bits in schedule.items()}  # keys of a JSON file are texts
-    except (TypeError, ValueError):
-        found = {-1: 0}
-    if not found:
-        return {}
-    if min(found) != 0:
-        raise ValueError(f"{argument} must begin at epoch 0, as in {{0: 32, 2: 4}}; got {dict(schedule)}")
-    found = dict(sorted(found.items()))
-    for bits in found.values():
+    if not isinstance(schedule, Sequence) or isinstance(schedule, str):
+        rule = f"{argument} must list the bits of epoch 0, 1, ..., as in [32, 32, 4, 2]"
+        raise ValueError(f"{rule}; got {schedule!r}")
+    for bits in schedule:
         if type(bits) is not int or bits not in CONFIGURABLE_WIDTHS:
             allowed = ", ".join(map(str, CONFIGURABLE_WIDTHS))
-            raise ValueError(f"{argument} must have bits of {allowed}; got {bits!r}")
-    widths = list(found.values())
-    if widths != sorted(widths, reverse=True):
-        raise ValueError(
-            f"{argument} must not grow, so that the last bits are those trained for; got {found}"
-        )
-    if float_epochs:
-        raise ValueError(f"{argument} must be left out with float_epochs; begin it with {{0: 32, ...}}")
-    return found
+            raise ValueError(f"{argument} must list bits of {allowed}; got {bits!r}")
+    if list(schedule) != sorted(schedule, reverse=True):
+        rule = f"{argument} must not grow, so that the run ends with the fewest bits"
+        raise ValueError(f"{rule}; got {list(schedule)}")
+    if schedule and float_epochs:
+        raise ValueError(f"{argument} must be left out with float_epochs; begin it with 32 instead")
+    return tuple(schedule)
 
 
-def bits_at(schedule: Schedule, epoch: int) -> int:
+def bits_at(schedule: Sequence[int], epoch: int) -> int:
     """The bits in an epoch, counted from 0."""
-    return schedule[max(first for first in schedule if first <= epoch)]
+    return schedule[min(epoch, len(schedule) - 1)]
 
 
 def quantizers_of(model: nn.Module, kind: str) -> dict[str, Quantizer]:
@@ -57,11 +44,10 @@ def quantizers_of(model: nn.Module, kind: str) -> dict[str, Quantizer]:
     return {name: q for name, q in named.items() if (q in weights) == (kind == "weight")}
 
 
-def check_last(kind: str, schedule: Schedule, quantizers: Mapping[str, Quantizer]) -> None:
+def check_last(kind: str, schedule: Sequence[int], quantizers: Mapping[str, Quantizer]) -> None:
     """Refuse a schedule that never reaches the bits of a quantizer: a ValueError."""
-    last = list(schedule.values())[-1] if schedule else 0
     for name, quantizer in quantizers.items():
         own = quantizer.own_grid.bits
-        if last > own:
+        if schedule and schedule[-1] > own:
             rule = f"{kind}_schedule must end with the bits of the network, {own} in {name}"
-            raise ValueError(f"{rule}; got {schedule}")
+            raise ValueError(f"{rule}; got {list(schedule)}")

@@ -95,8 +95,8 @@ class Classifier(NamedClasses, ResumableModule):
             once the weights are quantized.
         freeze_oscillating: the threshold of `FreezeOscillating` at the end of the run, above 0 and below 0.1;
             None: no weight is frozen.
-        weight_schedule, activation_schedule: bits by the first epoch that has them, as in `{0: 32, 2: 4, 5:
-            2}`; they must not grow, and end with the bits of `quantization`.
+        weight_schedule, activation_schedule: the bits of epoch 0, 1, ..., as in `[32, 32, 4, 2]`; they do not
+            grow, and end with the bits of `quantization`, which hold for the rest of the run.
 
     Attributes:
         class_names: the name of each class, by the data's order of labels; None while no data and no .ckpt
@@ -138,8 +138,8 @@ class Classifier(NamedClasses, ResumableModule):
         batchnorm_batches: int = 0,
         dampening: float = 0.0,
         freeze_oscillating: float | None = None,
-        weight_schedule: dict[int, int] = {},  # noqa: B006 - only read
-        activation_schedule: dict[int, int] = {},  # noqa: B006 - only read
+        weight_schedule: list[int] = [],  # noqa: B006 - only read
+        activation_schedule: list[int] = [],  # noqa: B006 - only read
     ) -> None:
         super().__init__(seed)
         parts = {"name": name, "loss": loss, "teacher": teacher}

@@ -82,7 +82,8 @@ class FreezeOscillating(Callback):
         own = pl_module.configure_callbacks()  # the trainer may not have them yet
         for phases in (*trainer.callbacks, *(own if isinstance(own, list | tuple) else [own])):
             if isinstance(phases, Phases) and stage == "fit":
-                first = max(phases.schedules["weight"], default=phases.float_epochs)
+                bits = phases.schedules["weight"]
+                first = bits.index(bits[-1]) if bits else phases.float_epochs
                 if trainer.max_epochs is not None and -1 < trainer.max_epochs <= first:
                     rule = f"freeze_oscillating needs trainer.max_epochs above {first}, the first epoch in"
                     raise ValueError(f"{rule} which weights have their own bits; got {trainer.max_epochs}")

@@ -1,5 +1,6 @@
 """Phases of a run: float, quantized, frozen. The number of the epoch alone decides."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from lightning import Callback, LightningModule, Trainer
@@ -32,15 +33,15 @@ class Phases(Callback):
             because a quantized epoch must measure the scales first. None: never.
         freeze_batchnorm_epoch: the first epoch with frozen BatchNorm statistics, >= 0; 0 is right for a run
             that starts from trained statistics. None: never.
-        weight_schedule, activation_schedule: bits by the first epoch that has them, as in `{0: 32, 2: 4, 5:
-            2}`: weights (activations) of fewer bits run at this width until the next entry, 32 is float. An
-            empty one: each quantizer has its own bits throughout.
+        weight_schedule, activation_schedule: the bits of epoch 0, 1, ..., as in `[32, 32, 4, 2]`; the last
+            ones hold for the rest of the run. Weights (activations) of fewer bits run at this width, 32 is
+            float. An empty one: each quantizer has its own bits throughout.
 
     Raises:
         ValueError: a number is negative or not an integer, or `freeze_epoch` is not above `float_epochs`; a
-            schedule does not start at epoch 0, grows, has a width that no grid has, or goes together with
-            `float_epochs`; at the start of the run, the module holds no quantizer, or the schedule ends above
-            the bits of one; when a run is resumed, it had another schedule.
+            schedule grows, has a width that no grid has, or goes together with `float_epochs`; at the start
+            of the run, the module holds no quantizer, or the schedule ends above the bits of one; when a run
+            is resumed, it had another schedule.
 
     Source: Krishnamoorthi 2018, "Quantizing deep convolutional networks for efficient inference", sections
     3.2.2 (frozen statistics) and 7 (float before quantized, scales frozen late).
@@ -51,8 +52,8 @@ class Phases(Callback):
         float_epochs: int = 0,
         freeze_epoch: int | None = None,
         freeze_batchnorm_epoch: int | None = None,
-        weight_schedule: dict[int, int] | None = None,
-        activation_schedule: dict[int, int] | None = None,
+        weight_schedule: Sequence[int] = (),
+        activation_schedule: Sequence[int] = (),
     ) -> None:
         optional = {"freeze_epoch": freeze_epoch, "freeze_batchnorm_epoch": freeze_batchnorm_epoch}
         given = {name: value for name, value in optional.items() if value is not None}
@@ -65,8 +66,8 @@ class Phases(Callback):
                 "epoch must measure the scales first"
             )
         self.schedules = {
-            "weight": check_schedule("weight_schedule", weight_schedule or {}, float_epochs),
-            "activation": check_schedule("activation_schedule", activation_schedule or {}, float_epochs),
+            "weight": check_schedule("weight_schedule", weight_schedule, float_epochs),
+            "activation": check_schedule("activation_schedule", activation_schedule, float_epochs),
         }
         self.float_epochs, self.freeze_epoch = float_epochs, freeze_epoch
         self.freeze_batchnorm_epoch = freeze_batchnorm_epoch
@@ -75,8 +76,7 @@ class Phases(Callback):
     @property
     def first_quantized(self) -> int:
         """The first epoch with quantized weights."""
-        schedule = self.schedules["weight"]
-        return next((e for e, bits in schedule.items() if bits < FLOAT), 0) if schedule else self.float_epochs
+        return self.schedules["weight"].count(FLOAT) or self.float_epochs
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, *_: Any, **__: Any) -> None:
         """Refuse a strategy that waits for gradients of learned scales in phases that compute none."""
@@ -89,14 +89,14 @@ class Phases(Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """The schedules, which a resumed run must have, too."""
-        return {kind: list(map(list, schedule.items())) for kind, schedule in self.schedules.items()}
+        return {kind: list(schedule) for kind, schedule in self.schedules.items()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         for kind, schedule in self.schedules.items():
-            before = dict(state_dict.get(kind, []))
-            if before != schedule:
+            before = state_dict.get(kind, [])
+            if before != list(schedule):
                 rule = f"{kind}_schedule must be that of the run that is resumed, {before}"
-                raise ValueError(f"{rule}; got {schedule}")
+                raise ValueError(f"{rule}; got {list(schedule)}")
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self.float_epochs or self.freeze_epoch is not None or any(self.schedules.values()):

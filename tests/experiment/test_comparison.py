@@ -105,6 +105,8 @@ def test_options_may_be_nested_or_dotted_and_numbers_like_1e_3_are_numbers(tmp_p
         ("setups: {a: {}}\nsweep: {model: [x]}", "model must be a group of options, got ['x']"),
         ("setups: {a: {}}\nsweep: {'model.learning_rate,': [1]}", "a name is missing beside a comma"),
         ("setups: {a: {}}\nsweep: {'': [1]}", "a name is missing beside a comma"),
+        ("setups: {a: {}}\nagainst: b", "unknown against 'b'; choose from: a"),
+        ("setups: {a: {}}\nagainst: [a]", "against must be a str, got ['a']"),
         ("setups: {a: {}}\nequal: 0", "equal must be a list, got 0"),
         ("setups: {a: {}}\nequal: [0]", "equal must hold pairs of two of the setups a; got 0"),
         ("setups: {1.10: {}}", "a key must be text, got 1.10; put the name in quotes"),
@@ -168,3 +170,9 @@ def test_values_laid_over_end_the_sweep_of_these_options() -> None:
     assert one.sweep == {("model.learning_rate",): [0.1, 0.2], (BITS[1],): [8, 2]}
     several = comparison.with_values(BITS, [4, 1])
     assert several.sweep == {("model.learning_rate",): [0.1, 0.2], BITS: [4, 1]}
+
+
+def test_a_picked_comparison_counts_against_a_setup_that_it_has(tmp_path: Path) -> None:
+    comparison = read(tmp_path, "setups: {a: {}, b: {model.learning_rate: 0.1}}\nagainst: a")
+    assert comparison.pick(["b", "a"]).against == "a"
+    assert comparison.pick(["b"]).against is None

@@ -117,6 +117,7 @@ def test_the_listing_is_what_the_report_reads() -> None:
         "sweep": {BOTH_BITS[0]: [2]},
         "seeds": [0],
         "equal": [["b", "a"]],
+        "against": None,
         "runs": [run.folder for run in planned],
     }
 

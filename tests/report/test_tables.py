@@ -2,6 +2,7 @@
 
 import io
 import math
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -34,6 +35,30 @@ def test_result_table(changed, grouped):
     assert header == ["setup", "test accuracy", "epochs to 90 %", "s / epoch", "saved MB", "MB / float"]
     assert plain(rows[1]) == ["ste", "97.0 ± 1.0 %", "3", "3.47", "9.81", "0.46"]
     assert [row[2] for row in rows] == ["never", "3", "3", "3"]
+
+
+def test_points_are_counted_seed_by_seed(changed, grouped):
+    groups = grouped(changed(ste=[0.96, 0.97, 0.98], zero=[0.90, 0.92, 0.91], float=[0.97, math.nan, 0.97]))
+    listing = replace(groups.results.listing, against="ste")
+    groups = replace(groups, results=replace(groups.results, listing=listing))
+    header, *rows = result_table(groups)
+    assert header[:4] == ["setup", "test accuracy", "points against ste", "epochs to 90 %"]
+    assert [plain(row)[2] for row in rows] == ["-6.0 ± 1.0", "-", "+0.0 ± 1.0", plain(rows[3])[2]]
+
+
+def test_points_at_each_point_of_a_sweep(results_of, grouped):
+    groups = grouped(results_of(seeds=2, sweep={BITS: [8, 2]}))
+    listing = replace(groups.results.listing, against="zero")
+    groups = replace(groups, results=replace(groups.results, listing=listing))
+    for one in groups.every:
+        beside = next(
+            o for o in groups.every if o.setup == "zero" and (o.point == one.point or not one.point)
+        )
+        if one.setup == "zero":
+            assert groups.points(one).values == []
+        elif one.point:
+            pairs = zip(one.runs, beside.runs, strict=True)
+            assert groups.points(one).values == [a.test.accuracy - b.test.accuracy for a, b in pairs]
 
 
 def test_each_swept_option_is_a_column(results_of, grouped):

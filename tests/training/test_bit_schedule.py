@@ -24,7 +24,7 @@ from qat.training import Classifier
 from tests.training.test_phases import Save, loader
 
 W2A2 = Quantization(2, 2, activation_scale="learned", weight_levels="midrise")
-PLAN: dict[str, Any] = {"weight_schedule": {0: 32, 1: 4, 3: 2}, "activation_schedule": {0: 32, 1: 4, 2: 2}}
+PLAN: dict[str, Any] = {"weight_schedule": [32, 4, 4, 2], "activation_schedule": [32, 4, 2]}
 
 
 class Widths(Callback):
@@ -161,12 +161,12 @@ def test_packed_codes_follow_the_width() -> None:
 @pytest.mark.parametrize(
     ("schedule", "message"),
     [
-        ({0: 2, 3: 4}, "weight_schedule must not grow"),
-        ({1: 4, 3: 2}, "weight_schedule must begin at epoch 0"),
-        ({-1: 4, 0: 2}, "weight_schedule must begin at epoch 0"),
-        ({0: 9, 3: 2}, "weight_schedule must have bits of 1, 2, 3, .*32; got 9"),
-        ({"a": 2}, "weight_schedule must begin at epoch 0"),
-        ([2, 4], "weight_schedule must map epochs to bits"),
+        ([2, 4], "weight_schedule must not grow"),
+        ([9, 2], "weight_schedule must list bits of 1, 2, 3, .*32; got 9"),
+        (["a"], "weight_schedule must list bits of 1, .*; got 'a'"),
+        ([True], "weight_schedule must list bits of"),
+        ({0: 32}, "weight_schedule must list the bits of epoch 0, 1, "),
+        ("32", "weight_schedule must list the bits of epoch 0, 1, "),
     ],
 )
 def test_wrong_schedules(schedule: Any, message: str) -> None:
@@ -176,12 +176,12 @@ def test_wrong_schedules(schedule: Any, message: str) -> None:
 
 def test_what_does_not_go_together(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="activation_schedule must be left out with float_epochs"):
-        Classifier(quantization=W2A2, activation_schedule={0: 4, 1: 2}, float_epochs=1)
+        Classifier(quantization=W2A2, activation_schedule=[4, 2], float_epochs=1)
     with pytest.raises(ValueError, match="weight_schedule must end with the bits of the network, 2 in "):
-        fitted(1, weight_schedule={0: 32, 1: 4})
+        fitted(1, weight_schedule=[32, 4])
     with pytest.raises(ValueError, match="Phases needs a LightningModule with a quantized network"):
-        fitted(1, quantization=Quantization(32, 32, 32, 32), weight_schedule={0: 32, 1: 4})
+        fitted(1, quantization=Quantization(32, 32, 32, 32), weight_schedule=[32, 4])
     fitted(2, None, Save(tmp_path))
-    for other in ({}, {0: 32, 1: 4, 2: 2}):
+    for other in ([], [32, 4, 2]):
         with pytest.raises(ValueError, match="weight_schedule must be that of the run that is resumed"):
             fitted(4, tmp_path / "epoch=1.ckpt", weight_schedule=other)

@@ -130,7 +130,7 @@ def fitted(epochs: int, ckpt: Path | None = None, *callbacks: Any, dampening: fl
         quantization=CONFIGS["midrise"],
         learning_rate=0.02,
         dampening=dampening,
-        weight_schedule={0: 32, 1: 2},
+        weight_schedule=[32, 2],
     )
     quiet: dict[str, Any] = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False}
     trainer = Trainer(

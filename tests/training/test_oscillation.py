@@ -175,7 +175,7 @@ def test_the_threshold_falls_by_a_cosine(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize(
-    "phases", [{"float_epochs": 2}, {"weight_schedule": {0: 32, 1: 4, 2: 2}}], ids=["float", "schedule"]
+    "phases", [{"float_epochs": 2}, {"weight_schedule": [32, 4, 2]}], ids=["float", "schedule"]
 )
 def test_it_begins_with_the_weights_own_bits_and_resumes(phases: dict[str, Any], tmp_path: Path) -> None:
     arguments = {"quantization": CONFIGS["midrise"], **phases}
@@ -283,7 +283,7 @@ def test_networks_without_such_weights(quantization: Quantization, message: str)
         fit(Lit("net", None), FreezeOscillating(0.01))
 
 
-@pytest.mark.parametrize("phases", [{"float_epochs": 2}, {"weight_schedule": {0: 32, 1: 8, 2: 4}}])
+@pytest.mark.parametrize("phases", [{"float_epochs": 2}, {"weight_schedule": [32, 8, 4]}])
 def test_a_run_that_ends_before_it_begins(phases: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"freeze_oscillating needs trainer\.max_epochs above 2, .* got 2"):
         fitted(2, **phases)
