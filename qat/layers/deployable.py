@@ -89,6 +89,10 @@ class Deployable(QuantLayer):
         norm = self.norm
         return self._folded_weight(None if norm is None else _factor(norm))
 
+    def weight_of(self, effective: Tensor) -> Tensor:
+        norm = self.norm
+        return effective if norm is None else effective / self._along_axis(_factor(norm), 0)
+
     @property
     def effective_bias(self) -> Tensor | None:
         """The bias where BatchNorm is folded; in eval mode rounded to the accumulator's grid."""

@@ -87,6 +87,10 @@ class QuantLayer(nn.Module):
         """A tensor of the form of `effective_weight` in that of the layer's own weight."""
         return x
 
+    def weight_of(self, effective: Tensor) -> Tensor:
+        """The layer's own weight for a given `effective_weight`, up to rounding."""
+        return self.own_form(effective)
+
     def forward(self, input: Tensor) -> Tensor:
         x = self.input_quantizer(input)
         return self.operator(x, self.weight_quantizer(self.effective_weight), self.effective_bias)

@@ -22,7 +22,10 @@ RATES = ("learning_rate", "weight_decay", "scale_learning_rate")  # the optimize
 # What a finished network does not need.
 OF_TRAINING: dict[str, Any] = {"teacher": None, "start": None, "loss": "huber", "delta": 1.0}
 # A resumed run has the same.
-KEPT = ("optimizer", *RATES, "float_epochs", "freeze_epoch", "freeze_batchnorm_epoch")
+KEPT = (
+    *("optimizer", *RATES, "float_epochs", "freeze_epoch", "freeze_batchnorm_epoch"),
+    *("dampening", "freeze_oscillating"),
+)
 
 
 def read_ckpt(argument: str, path: str | Path) -> dict[str, Any]:

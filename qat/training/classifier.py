@@ -25,7 +25,7 @@ from qat.training.loss import LossName, task_loss, training_loss
 from qat.training.named_parts import check_named_parts, is_ckpt, stored_part
 from qat.training.network import build_network, build_teacher
 from qat.training.nonfinite import end_together
-from qat.training.oscillation import FreezeOscillating
+from qat.training.oscillation import FreezeOscillating, check_weights
 from qat.training.phases import Phases
 from qat.training.reestimation import Reestimation
 from qat.training.resuming import ResumableModule
@@ -93,8 +93,8 @@ class Classifier(NamedClasses, ResumableModule):
             `freeze_batchnorm_epoch`.
         dampening: the factor of `dampening_loss` at the end of the run, >= 0; it rises from 0 along a cosine
             once the weights are quantized.
-        freeze_oscillating: weights that turn around more often than this, in turns per step, in (0, 0.1],
-            keep their code for the rest of the run; None: never.
+        freeze_oscillating: the threshold of `FreezeOscillating` at the end of the run, above 0 and below 0.1;
+            None: no weight is frozen.
         weight_schedule, activation_schedule: the bits of epoch 0, 1, ..., as in `[32, 32, 4, 2]`; they do not
             grow, and end with the bits of `quantization`, which hold for the rest of the run.
 
@@ -170,6 +170,7 @@ class Classifier(NamedClasses, ResumableModule):
         network = build_network(name, shape, classes, options)
         self.model = expect_state(quantize(network, quantization, torch.zeros(2, *shape)))
         self._whitened = (whitened_layer(self.model),) if whiten else ()  # in a tuple: no second name
+        check_weights(self.model, dampening, freeze_oscillating)
         checkpoint_blocks(self.model, list(checkpoint))
         self.model.to(memory_format=torch.channels_last)  # convolutions are a fifth faster
         self._compiled = CompiledNetwork(self.model) if compile else None
@@ -228,10 +229,9 @@ class Classifier(NamedClasses, ResumableModule):
         self.name_classes(getattr(data, "class_names", None), "the data")
 
     def configure_callbacks(self) -> list[Callback]:
-        batches, limit = self.hparams["batchnorm_batches"], self.hparams["freeze_oscillating"]
-        found: list[Callback] = [phases := self._phases()]
-        found += [FreezeOscillating(limit, phases.first_quantized)] if limit is not None else []
-        return found + ([Reestimation(batches)] if batches else [])
+        batches, threshold = self.hparams["batchnorm_batches"], self.hparams["freeze_oscillating"]
+        chosen: list[Callback] = [self._phases(), *([Reestimation(batches)] if batches else [])]
+        return chosen if threshold is None else [*chosen, FreezeOscillating(threshold)]
 
     def _phases(self) -> Phases:
         return Phases(**{name: self.hparams[name] for name in PHASES})

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from qat.quantizers import Quantizer
+from qat.quantizers import IntGrid, Quantizer
 
 TURNS = 2  # a weight that turns once may have settled elsewhere; one that turns again oscillates
 
@@ -72,11 +72,19 @@ class WeightStatistics:
 
     @torch.no_grad()
     def _current_codes(self) -> Tensor:
-        # Not `quantizer.codes`: a random rounding would move the generator, and round differently each time.
-        # All other roundings round half to even, as here.
-        grid, scale = self.quantizer.grid, self.quantizer.scale
         weight = self.weight()
-        self._scale = scale(weight)
-        v = scale.transform(weight.float(), self._scale) / self._scale
-        codes = 2 * ((v - 1) / 2).round() + 1 if grid.step == 2 else v.round()
-        return codes.clamp(grid.low, grid.high).to(torch.int16)
+        self._scale = self.quantizer.scale(weight)
+        return nearest_codes(self.quantizer, weight, self._scale).to(torch.int16)
+
+
+def nearest_codes(quantizer: Quantizer, weight: Tensor, scale: Tensor) -> Tensor:
+    """The codes of a weight, rounded half to even, as floats. Shape: any -> the same."""
+    # Not `quantizer.codes`: a random rounding would move the generator, and round differently each time.
+    # All other roundings round half to even, as here.
+    return nearest(quantizer.scale.transform(weight.float(), scale) / scale, quantizer.grid)
+
+
+def nearest(v: Tensor, grid: IntGrid) -> Tensor:
+    """The code of a grid that is nearest to each number. Shape: any -> the same."""
+    codes = 2 * ((v - 1) / 2).round() + 1 if grid.step == 2 else v.round()
+    return codes.clamp(grid.low, grid.high)

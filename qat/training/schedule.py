@@ -46,6 +46,17 @@ def one_cycle(step: int, total: float) -> float:
     return 0.5 * (1.0 + math.cos(math.pi * min(1.0, (step - peak) / (total - peak))))
 
 
+def cosine_rise(step: int, first: float, total: float) -> float:
+    """A share that rises by half a cosine from 0 at step `first` to 1 at step `total`; 0 before `first`.
+
+    Where `total` is infinity it is 1 from `first` on.
+    """
+    if step < first:
+        return 0.0
+    done = 1.0 if math.isinf(total) else (step - first) / max(total - first, 1)
+    return 0.5 * (1.0 - math.cos(math.pi * min(1.0, done)))
+
+
 def parameter_groups(
     model: nn.Module,
     learning_rate: float,

@@ -21,6 +21,10 @@ OPTIONS = {
         *("--model.float_epochs", "1", "--model.freeze_epoch", "2"),
         *("--model.freeze_batchnorm_epoch", "1"),
     ],
+    "oscillating": [
+        *("--model.freeze_oscillating", "0.001", "--model.dampening", "0.1"),
+        *("--model.optimizer", "sgd", "--model.learning_rate", "0.1"),
+    ],
 }
 
 
@@ -50,6 +54,7 @@ def end(fit: Fit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[.
         ("validated", 5, 5),
         pytest.param("validated", 6, 6, marks=pytest.mark.slow),
         ("phases", 5, 5),
+        pytest.param("oscillating", 5, 5, marks=pytest.mark.slow),
         pytest.param("phases", 11, 11, marks=pytest.mark.slow),
     ],
 )

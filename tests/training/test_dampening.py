@@ -62,7 +62,36 @@ def test_what_is_not_quantized_counts_nothing() -> None:
     for layer in (model[0], model[3], model[7]):
         layer.weight_quantizer.enabled = False
     assert dampening_loss(model).item() == 0.0
-    assert dampening_loss(nn.Linear(2, 2)).item() == 0.0
+
+
+def test_values_and_ends_have_the_scale_of_the_weight_as_it_is_now() -> None:
+    model = network("midtread")  # in training mode, with the scale of the weight before
+    layer = model[0]
+    expected = dampening_loss(copy.deepcopy(model).eval())
+    assert torch.equal(dampening_loss(model), expected)
+    with torch.no_grad():
+        layer.weight.mul_(3)
+    model(torch.rand(2, 1, 8, 8))
+    trained = dampening_loss(model)
+    with torch.no_grad():
+        layer.weight.mul_(2)
+    others = network("midtread")
+    others[0].weight_quantizer = nn.Identity()
+    torch.testing.assert_close(
+        dampening_loss(model) - dampening_loss(others), 4 * (trained - dampening_loss(others))
+    )
+
+
+def test_weights_of_dorefa_are_those_after_the_tanh() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3))
+    model: Any = quantize(net, Quantization(2, 2, weight_scale="dorefa"), torch.rand(4, 8))
+    for layer in (model[0], model[4]):
+        layer.weight_quantizer = nn.Identity()
+    u = model[2].weight.tanh()
+    u = u / u.abs().amax(1, keepdim=True)
+    expected = (u - u.round()).square().sum()  # the scale of -1, 0, 1 is 1
+    torch.testing.assert_close(dampening_loss(model), expected)
 
 
 def test_the_share_rises_from_the_first_quantized_epoch() -> None:
@@ -76,9 +105,22 @@ def test_the_share_rises_from_the_first_quantized_epoch() -> None:
         )
         return dampening_share(trainer, first)
 
+    def without_epochs(steps: float, batches: float, step: int, first: int) -> float:
+        trainer: Any = SimpleNamespace(
+            estimated_stepping_batches=steps,
+            num_training_batches=batches,
+            accumulate_grad_batches=1,
+            max_epochs=-1,
+            global_step=step,
+        )
+        return dampening_share(trainer, first)
+
     assert [share(step) for step in (0, 20, 30, 40)] == pytest.approx([0, 0, 0.5, 1])
     assert share(20, first=0) == pytest.approx(0.5)
-    assert share(20, epochs=-1) == 0.0
+    assert share(30, epochs=-1) == pytest.approx(0.5)  # the end is that of max_steps
+    assert without_epochs(40, math.inf, 20, 0) == pytest.approx(0.5)
+    assert [without_epochs(math.inf, 10, step, 2) for step in (19, 20)] == [0, 1]
+    assert without_epochs(math.inf, math.inf, 99, 1) == 0  # it never ends epoch 0
 
 
 def fitted(epochs: int, ckpt: Path | None = None, *callbacks: Any, dampening: float = 0.1) -> Classifier:
@@ -110,3 +152,10 @@ def test_it_brings_weights_to_their_codes_and_resumes(tmp_path: Path) -> None:
 def test_bad_factors(factor: float) -> None:
     with pytest.raises(ValueError, match=f"dampening must be >= 0 and finite, got {factor}"):
         Classifier(dampening=factor)
+
+
+def test_a_network_without_quantized_weights_is_refused() -> None:
+    with pytest.raises(ValueError, match="dampening needs a network with quantized weights, got none in Lin"):
+        dampening_loss(nn.Linear(2, 2))
+    with pytest.raises(ValueError, match="dampening needs a network with quantized weights, got none"):
+        Classifier(dampening=0.1, quantization=Quantization(32, 32, 32, 32))
