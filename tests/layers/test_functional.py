@@ -385,9 +385,7 @@ def test_each_layer_reads_a_grid_in_both_modes(name: str) -> None:
         if isinstance(layer, QuantConv2d):
             quantizer = layer.input_quantizer
 
-            def look(
-                module: Any, args: Any, quantizer: Any = quantizer, layer_name: str = layer_name
-            ) -> None:
+            def look(module: Any, args: Any, quantizer: Any = quantizer, key: str = layer_name) -> None:
                 with torch.no_grad():
                     levels[key] = len(quantizer.eval()(args[0]).unique())
                     quantizer.train(module.training)
