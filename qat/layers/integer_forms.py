@@ -1,6 +1,6 @@
 """Which operations have a form in integers: asked by `quantize` before a training, and by the export."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,6 +113,11 @@ class _Operation:
         self.depth: int = 1 + max((each.depth for each in self.inputs), default=0)
 
 
+def drops(function: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a call is a dropout that is on; the default of its `training` is True."""
+    return function in DROPOUT and bool(kwargs.get("training", args[2] if len(args) > 2 else True))
+
+
 class _Recorder(TorchFunctionMode):
     """Records what is computed from the network's input, while an example runs."""
 
@@ -169,7 +174,7 @@ class _Recorder(TorchFunctionMode):
     def _why(self, function: str, args: Any, kwargs: Any, of: list[_Operation]) -> str:
         """Why a call has no form in integers, with its layer; empty if it has one."""
         running = self.model.get_submodule(self.path[-1]) if self.path else self.model
-        if function in DROPOUT and kwargs.get("training", args[2] if len(args) > 2 else True):
+        if drops(function, args, kwargs):
             return f"{self.layer}: {function} in eval mode (use nn.Dropout, or pass training=self.training)"
         if function in PASSED or isinstance(running, BATCH_NORMS):
             return ""

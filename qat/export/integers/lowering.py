@@ -16,7 +16,7 @@ from qat.export.trained_model import plain_copy
 from qat.layers import QuantActivation, QuantLayer
 from qat.layers.deployable import FOLDED
 from qat.layers.functional import CALLS
-from qat.layers.integer_forms import ADDITIONS, PASSED, called_module, is_flat_view
+from qat.layers.integer_forms import ADDITIONS, PASSED, called_module, drops, is_flat_view
 from qat.quantizers import Quantizer
 
 SIZES = ("size", "getattr", "getitem")  # `x.size(0)` and `x.shape[0]`
@@ -86,6 +86,8 @@ class _Lowering:
         layer, name = layer_of_call(node), getattr(node.target, "__name__", str(node.target))
         if name in ADDITIONS:
             return self._add(layer, node)
+        if drops(name, node.args, node.kwargs):
+            raise unsupported(layer, f"{name} in eval mode")
         if name in PASSED or (name in SIZES and _is_size(node)):
             return x
         module = called_module(name, node.args, node.kwargs)
