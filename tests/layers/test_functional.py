@@ -460,3 +460,32 @@ def test_an_exception_that_the_forward_catches() -> None:
         model.eval()(IMAGES)
     assert all(len(x.unique()) <= 16 for x in seen)
     assert len(seen) == 2
+
+
+class Skips(nn.Module):
+    """It does not call its block while the example runs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1, self.block, self.conv2 = nn.Conv2d(1, 2, 3), Block(), nn.Conv2d(2, 2, 3)
+        self.skips = True
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.conv1(x)
+        return self.conv2(F.relu(x if self.skips else self.block(x)))
+
+
+class Block(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(x) + F.relu(-x)
+
+
+def test_calls_of_a_module_that_the_example_skipped_do_not_count() -> None:
+    model: Any = quantize(Skips(), Quantization(), IMAGES)
+    model(IMAGES)
+    model.skips = False
+    seen: list[Tensor] = []
+    model.conv2.register_forward_pre_hook(lambda module, args: seen.append(args[0]))
+    for mode in (True, False):
+        model.train(mode)(IMAGES)
+    assert [len(x.unique()) <= 16 for x in seen] == [True, True]
