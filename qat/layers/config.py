@@ -279,11 +279,11 @@ def _is_only_a_scale(scale: type[Scale]) -> bool:
 
 
 def _try_rounding(rounding: Any) -> None:
-    """Refuse what is not a function that returns whole numbers near those it is given, by a call."""
+    """Refuse what is not a function that returns a tensor for a tensor, by a call."""
     if not callable(rounding) or isinstance(rounding, type):
         rule = "rounding must be a name, a function or its import path my_module.my_rounding"
         raise ValueError(f"{rule}; for an autograd Function give its apply; got {rounding!r}")
-    x = torch.tensor([-200.6, 0.4, 1.75, 300.25], dtype=torch.float32, device="cpu")
+    x = torch.tensor([0.25, 1.75])
     try:
         with PrivateRandom():
             y = rounding(x)
@@ -293,8 +293,3 @@ def _try_rounding(rounding: Any) -> None:
         name = getattr(rounding, "__name__", rounding)
         rule = "rounding must return a tensor for a tensor, of its shape and dtype"
         raise ValueError(f"{rule}; {name} returned {one_line(repr(y))}")
-    y = y.detach()
-    if not torch.equal(y, y.round()) or (y - x).abs().max() > 1:
-        name = getattr(rounding, "__name__", rounding)
-        rule = "rounding must return a whole number at most 1 away, since the quantizer clamps and scales"
-        raise ValueError(f"{rule}; {name} returned {y.tolist()} for {x.tolist()}")

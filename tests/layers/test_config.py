@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from qat.gradients import round_ste, round_zero
 from qat.layers import Quantization, quantize
@@ -221,17 +221,3 @@ def test_midrise_is_for_weights_of_two_to_four_bits() -> None:
 def test_sixteen_bits_have_no_mean() -> None:
     with pytest.raises(ValueError, match="observer must be another than mean with more than 8 bits, got 16"):
         quantize(nn.Linear(4, 4), Quantization(first_last_bits=16, weight_observer="mean"), torch.rand(2, 4))
-
-
-def halves(x: Tensor) -> Tensor:
-    return (2 * x).round() / 2
-
-
-def clamped(x: Tensor) -> Tensor:
-    return x.round().clamp(-8, 7)
-
-
-@pytest.mark.parametrize("rounding", [halves, clamped])
-def test_a_rounding_gives_whole_numbers_nearby(rounding: Any) -> None:
-    with pytest.raises(ValueError, match="rounding must return a whole number at most 1 away"):
-        Quantization(rounding=rounding)
